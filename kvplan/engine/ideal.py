@@ -1,0 +1,43 @@
+"""ideal: the architecture's own need, nothing rounded up; what every engine is compared with.
+
+Reserved bytes are the footprint of the fullest rank. Its one option, `block_size`, says in which
+whole blocks a shared prefix is shared.
+
+Worked: llama-3.1-70b at 131,072 tokens reserves 42,949,672,960 bytes on one rank, 5,368,709,120 at TP 8.
+
+Source: the growth laws and shapes of the attention kinds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import ClassVar
+
+from kvplan.engine import EngineOption, Reservation
+from kvplan.footprint import cache_plan
+from kvplan.spec import ModelSpec
+from kvplan.workload import Workload
+
+
+class Ideal:
+    """An allocator that wastes nothing."""
+
+    NAME: ClassVar[str] = "ideal"
+    VERSIONS: ClassVar[tuple[str, ...]] = ("1",)
+    SUMMARY: ClassVar[str] = "the architecture's own need, nothing rounded up"
+    SOURCE: ClassVar[str] = "arithmetic on the model spec"
+    OPTIONS: ClassVar[Mapping[str, EngineOption]] = {
+        "block_size": EngineOption("int", "1", "tokens of the whole blocks in which a prefix is shared"),
+    }
+
+    def reserve(self, spec: ModelSpec, workload: Workload, options: Mapping[str, int | bool | str], version: str) -> Reservation:
+        """The footprint of the fullest rank."""
+        block = int(options.get("block_size", workload.prefix_block))
+        shared = workload.prefix // block * block
+        plan = cache_plan(spec, replace(workload, prefix_block=block))
+        reserved = int(plan.rank_bytes(workload.context, workload.batch, shared))
+        return Reservation(self.NAME, version, reserved, {"block_size": block})
+
+
+ENGINE = Ideal()

@@ -1,0 +1,255 @@
+"""Growth laws: how many rows of a tensor are alive after n tokens, and which ones.
+
+The set is closed. Attention kinds, policies and formats choose from it; footprints, engines
+and measurements read it. A law answers four questions: rows alive, rows gained by one more
+token while windows fill and after, rows that lie wholly within a shared prefix, and the period
+after which its steps repeat. Every answer is plain arithmetic, so the same code counts one
+context (int) or a million of them (integer arrays).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import gcd
+from typing import TYPE_CHECKING, Any, assert_never
+
+if TYPE_CHECKING:
+    from numpy import int64
+    from numpy.typing import NDArray
+
+    Count = int | NDArray[int64]
+
+
+@dataclass(frozen=True)
+class PerToken:
+    """One row per token."""
+
+
+@dataclass(frozen=True)
+class PerTokens:
+    """One row per `ratio` whole tokens: floor(n / ratio)."""
+
+    ratio: int
+
+
+@dataclass(frozen=True)
+class Window:
+    """The last `tokens` rows: min(n, tokens)."""
+
+    tokens: int
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """The rows of the current chunk, at its fullest: min(n, tokens)."""
+
+    tokens: int
+
+
+@dataclass(frozen=True)
+class Constant:
+    """`rows` rows whatever the length: recurrent state, convolution columns."""
+
+    rows: int
+
+
+@dataclass(frozen=True)
+class PerEncoderToken:
+    """One row per token of the encoder's output (cross-attention)."""
+
+
+@dataclass(frozen=True)
+class SinksAndWindow:
+    """The first `sinks` rows and the last `window`: min(n, sinks + window)."""
+
+    sinks: int
+    window: int
+
+
+@dataclass(frozen=True)
+class Share:
+    """A fixed share of the context, rounded down; which rows survive depends on their scores."""
+
+    share: Fraction
+
+
+@dataclass(frozen=True)
+class PromptCap:
+    """At most `cap` rows of the prompt and all `generated` rows after it."""
+
+    cap: int
+    generated: int
+
+
+@dataclass(frozen=True)
+class Flushed:
+    """Rows already flushed in whole runs of `run`, of the rows `of` keeps: m - m mod run."""
+
+    run: int
+    of: RowLaw
+
+
+@dataclass(frozen=True)
+class Unflushed:
+    """Rows waiting for their run of `run` to fill: m mod run."""
+
+    run: int
+    of: RowLaw
+
+
+@dataclass(frozen=True)
+class Behind:
+    """Rows older than the newest `recent`: m - min(m, recent)."""
+
+    recent: int
+    of: RowLaw
+
+
+@dataclass(frozen=True)
+class Newest:
+    """The newest `recent` rows: min(m, recent)."""
+
+    recent: int
+    of: RowLaw
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """One row (a scale, a zero) per `group` rows of `of`: m / group, rounded up."""
+
+    group: int
+    of: RowLaw
+
+
+RowLaw = PerToken | PerTokens | Window | Chunk | Constant | PerEncoderToken | SinksAndWindow | Share | PromptCap
+Growth = RowLaw | Flushed | Unflushed | Behind | Newest | Grouped
+
+
+def minimum(a: Any, b: Any) -> Any:
+    """The smaller of two counts, elementwise where either is an array."""
+    if type(a) is int and type(b) is int:
+        return a if a < b else b
+    import numpy
+
+    return numpy.minimum(a, b)
+
+
+def rows(growth: Growth, context: Count, encoder_tokens: int = 0) -> Count:
+    """Rows alive after `context` tokens.
+
+    >>> rows(Window(1024), 100), rows(Window(1024), 5000), rows(PerTokens(4), 11)
+    (100, 1024, 2)
+    >>> rows(Flushed(128, PerToken()), 300), rows(Unflushed(128, PerToken()), 300)
+    (256, 44)
+    """
+    match growth:
+        case PerToken():
+            return context
+        case PerTokens(ratio):
+            return context // ratio
+        case Window(limit) | Chunk(limit):
+            return minimum(context, limit)
+        case Constant(count):
+            return count
+        case PerEncoderToken():
+            return encoder_tokens
+        case SinksAndWindow(sinks, window):
+            return minimum(context, sinks + window)
+        case Share(share):
+            return context * share.numerator // share.denominator
+        case PromptCap(cap, generated):
+            return minimum(context, generated + cap)
+        case Flushed(run, of):
+            kept = rows(of, context, encoder_tokens)
+            return kept - kept % run
+        case Unflushed(run, of):
+            return rows(of, context, encoder_tokens) % run
+        case Behind(recent, of):
+            kept = rows(of, context, encoder_tokens)
+            return kept - minimum(kept, recent)
+        case Newest(recent, of):
+            return minimum(rows(of, context, encoder_tokens), recent)
+        case Grouped(group, of):
+            return -(-rows(of, context, encoder_tokens) // group)
+        case _:
+            assert_never(growth)
+
+
+def slope(growth: Growth, full: bool) -> Fraction:
+    """Rows gained per token: while windows fill, or once each is `full`; the mean over a period.
+
+    >>> slope(Window(128), full=False), slope(Window(128), full=True), slope(PerTokens(4), full=True)
+    (Fraction(1, 1), Fraction(0, 1), Fraction(1, 4))
+    """
+    match growth:
+        case PerToken():
+            return Fraction(1)
+        case PerTokens(ratio):
+            return Fraction(1, ratio)
+        case Window() | Chunk() | SinksAndWindow() | PromptCap():
+            return Fraction(0 if full else 1)
+        case Constant() | PerEncoderToken() | Unflushed() | Newest():
+            return Fraction(0)
+        case Share(share):
+            return share
+        case Flushed(_, of) | Behind(_, of):
+            return slope(of, full)
+        case Grouped(group, of):
+            return slope(of, full) / group
+        case _:
+            assert_never(growth)
+
+
+def shared_rows(growth: Growth, context: Count, prefix: Count) -> Count:
+    """Rows alive after `context` tokens that hold tokens of the shared `prefix` and nothing else.
+
+    Sequences that share a prefix hold these rows once. Rows chosen by score differ between
+    sequences and runs of a quantised cache straddle the boundary, so those laws share nothing.
+
+    >>> shared_rows(PerToken(), 5000, 1000), shared_rows(Window(4500), 5000, 1000), shared_rows(PerTokens(128), 5000, 1000)
+    (1000, 500, 7)
+    """
+    match growth:
+        case PerToken():
+            return minimum(prefix, context)
+        case PerTokens(ratio):
+            return minimum(prefix, context) // ratio
+        case Window(limit) | Chunk(limit):
+            oldest = context - minimum(context, limit)
+            return prefix - minimum(prefix, oldest)
+        case SinksAndWindow(sinks, window):
+            oldest = context - minimum(context, sinks + window) + sinks
+            return minimum(prefix, sinks) + prefix - minimum(prefix, oldest)
+        case Constant() | PerEncoderToken() | Share() | PromptCap():
+            return 0
+        case Flushed() | Unflushed() | Behind() | Newest() | Grouped():
+            return 0
+        case _:
+            assert_never(growth)
+
+
+def period(growth: Growth) -> int:
+    """Tokens after which the law's steps repeat: within a period rows may fall as well as rise.
+
+    >>> period(PerToken()), period(Unflushed(128, PerToken()))
+    (1, 128)
+    """
+    match growth:
+        case Flushed(run, _) | Unflushed(run, _):
+            return run
+        case Grouped(group, of):
+            inner = period(of)
+            return inner * group // gcd(inner, group) if inner > 1 else 1
+        case _:
+            return 1
+
+
+def bounded(growth: Growth) -> bool:
+    """True when rows stop growing at some length."""
+    return slope(growth, full=True) == 0
+
+
+def divisible(growth: Growth) -> bool:
+    """True when decode-context parallelism spreads the rows: they belong to tokens of the context."""
+    return not isinstance(growth, Constant | PerEncoderToken)
