@@ -12,12 +12,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import lcm
 from typing import TYPE_CHECKING
 
 from kvplan.errors import InputError
 from kvplan.formats import INDEX_FORMATS, Format, format_named
-from kvplan.growth import Growth, PerEncoderToken, divisible, period, rows, shared_rows, slope
+from kvplan.growth import Growth, PerEncoderToken, Unflushed, divisible, filled_after, period, rows, shared_rows, slope
 from kvplan.policy import law_kept
 from kvplan.spec import Layer, ModelSpec, Runs
 from kvplan.tensor import CacheTensor, Role, StoredTensor
@@ -129,9 +128,22 @@ class CachePlan:
                 fixed += item.layers * sum(int(s.bytes(0, self.encoder_tokens)) for s in item.stored)
         return fixed
 
-    def period(self) -> int:
-        """Tokens within which bytes may fall as well as rise; 1 where they never fall."""
-        return lcm(*(period(law) for law in self.whole))
+    def dip_tokens(self) -> int:
+        """How far below a length that fits a shorter one may not: 0 where bytes never fall.
+
+        Unflushed rows add at most their run's bytes to a line that rises by the marginal bytes per
+        token, so a peak is passed again after that many tokens, and one period.
+        """
+        waiting = {law: row_bytes for law, row_bytes in self.whole.items() if isinstance(law, Unflushed)}
+        rise = self.marginal_bytes(full=False)
+        if not waiting or not rise:
+            return 0
+        highest = sum(row_bytes * law.run for law, row_bytes in waiting.items() if isinstance(law, Unflushed))
+        return int(highest / rise) + 2 * max(period(law) for law in waiting) + 1
+
+    def filled_after(self) -> int:
+        """The length past which a bounded cache no longer changes."""
+        return max((filled_after(law) for law in self.whole), default=1)
 
     def bounded(self) -> bool:
         """True when the cache stops growing at some length."""

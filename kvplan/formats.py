@@ -229,7 +229,7 @@ FORMATS: dict[str, Format] = {
         Format("fp32", 32, partial(plain, "fp32"), ANY, "IEEE single", "IEEE 754"),
         Format("fp16", 16, partial(plain, "fp16"), ANY, "IEEE half", "IEEE 754"),
         Format("bf16", 16, partial(plain, "bf16"), ANY, "bfloat16", "torch.bfloat16, 2 bytes"),
-        Format("fp8_e4m3", 8, partial(plain, "fp8_e4m3"), ROWS, "8-bit float, one scale per tensor outside the cache", VLLM),
+        Format("fp8", 8, partial(plain, "fp8_e4m3"), ROWS, "8-bit float, one scale per tensor outside the cache", VLLM),
         Format("fp8_e5m2", 8, partial(plain, "fp8_e5m2"), ROWS, "8-bit float, no scale", VLLM),
         Format("int8", 8, partial(plain, "int8"), ROWS, "8-bit codes alone, no scales", "arithmetic: 1 byte per element"),
         Format("int4", 4, partial(packed, 4), ROWS, "the textbook's half byte: codes alone, no scales", "arithmetic: 0.5 byte per element"),
@@ -257,7 +257,7 @@ FORMATS: dict[str, Format] = {
                "e2m1 latent, fp8 scale per 16, fp8 RoPE part; 352 B for 512 + 64", VLLM),
     )
 }
-ALIASES = {"fp8": "fp8_e4m3", "f16": "fp16", "f32": "fp32", "float16": "fp16", "float32": "fp32", "bfloat16": "bf16"}
+ALIASES = {"fp8_e4m3": "fp8", "f16": "fp16", "f32": "fp32", "float16": "fp16", "float32": "fp32", "bfloat16": "bf16"}
 
 INDEX = "vLLM 0.33.0 and DeepSeek-V3.2 inference code: 128 values and their scale"
 INDEX_FORMATS: dict[str, Format] = {
@@ -274,8 +274,8 @@ INDEX_FORMATS: dict[str, Format] = {
 def format_named(name: str, option: str = "--kv-dtype", known: dict[str, Format] | None = None) -> Format:
     """The format called `name`.
 
-    >>> format_named("fp8").name
-    'fp8_e4m3'
+    >>> format_named("fp8_e4m3").name
+    'fp8'
 
     Raises: InputError for an unknown name, with the nearest known ones.
     """

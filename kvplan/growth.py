@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import gcd
+from math import lcm
 from typing import TYPE_CHECKING, Any, assert_never
 
 if TYPE_CHECKING:
@@ -232,15 +232,46 @@ def shared_rows(growth: Growth, context: Count, prefix: Count) -> Count:
 def period(growth: Growth) -> int:
     """Tokens after which the law's steps repeat: within a period rows may fall as well as rise.
 
-    >>> period(PerToken()), period(Unflushed(128, PerToken()))
-    (1, 128)
+    >>> period(PerToken()), period(Unflushed(128, PerToken())), period(Unflushed(128, Share(Fraction(1, 5))))
+    (1, 128, 640)
     """
     match growth:
-        case Flushed(run, _) | Unflushed(run, _):
-            return run
+        case Flushed(run, of) | Unflushed(run, of):
+            return run * _tokens_per_step(of)
         case Grouped(group, of):
-            inner = period(of)
-            return inner * group // gcd(inner, group) if inner > 1 else 1
+            return lcm(group * _tokens_per_step(of), period(of))
+        case _:
+            return 1
+
+
+def _tokens_per_step(law: Growth) -> int:
+    """Tokens in which `law` gains a whole number of rows."""
+    match law:
+        case Share(share):
+            return share.denominator
+        case PerTokens(ratio):
+            return ratio
+        case _:
+            return 1
+
+
+def filled_after(growth: Growth) -> int:
+    """The length past which a bounded law no longer changes; 1 for laws that always grow.
+
+    >>> filled_after(Window(1024)), filled_after(Newest(128, Window(1024))), filled_after(PerToken())
+    (1024, 1024, 1)
+    """
+    match growth:
+        case Window(limit) | Chunk(limit):
+            return limit
+        case SinksAndWindow(sinks, window):
+            return sinks + window
+        case PromptCap(cap, generated):
+            return cap + generated
+        case Flushed(_, of) | Unflushed(_, of) | Behind(_, of) | Grouped(_, of):
+            return filled_after(of)
+        case Newest(recent, of):
+            return max(recent, filled_after(of))
         case _:
             return 1
 

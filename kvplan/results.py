@@ -1,0 +1,244 @@
+"""What the commands answer, as plain records: the one shape behind table, JSON, CSV and Python.
+
+Field order is output order. The JSON Schemas are generated from these classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class StoredResult:
+    """A physical tensor: `rows` rows of `row` elements of `dtype` per sequence and layer."""
+
+    content: str
+    dtype: str
+    row: tuple[int, ...]
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class PartResult:
+    """One tensor over the layers that keep it; `rows` per sequence, `bytes` over layers and sequences."""
+
+    layers: int
+    tensor: str
+    role: str
+    row: tuple[int, ...]
+    rows: int
+    bytes: int
+    shards: int
+    format: str
+    stored: tuple[StoredResult, ...]
+
+
+@dataclass(frozen=True)
+class WorkloadResult:
+    """The workload as resolved: tokens in full, formats by name."""
+
+    context: int
+    batch: int
+    k_dtype: str
+    v_dtype: str
+    index_dtype: str
+    policy: str
+    tp: int
+    pp: int
+    ep: int
+    dp: int
+    dcp: int
+    mtp: int
+    prefix: int
+    encoder_tokens: int
+
+
+@dataclass(frozen=True)
+class OverheadResult:
+    """One named thing between usable memory and the cache, on one card."""
+
+    name: str
+    bytes: int
+    low_bytes: int
+    high_bytes: int
+    confidence: str
+    note: str
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class GpuResult:
+    """One card of `count`: every figure but `count` is per card, of the fullest rank.
+
+    max_context: tokens, at this batch; max_batch: sequences, at this context; null where nothing
+    bounds them. A null byte figure is not known.
+    """
+
+    name: str | None
+    count: int
+    total_bytes: int | None
+    free_bytes: int | None
+    usable_bytes: int | None
+    weights_bytes: int | None
+    overhead_bytes: int
+    overheads: tuple[OverheadResult, ...]
+    reserve_bytes: int
+    draft_weights_bytes: int
+    draft_kv_bytes: int
+    kv_budget_bytes: int | None
+    kv_bytes: int
+    headroom_bytes: int | None
+    fits: bool
+    max_context: int | None
+    max_batch: int | None
+    basis: str
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ComputeResult:
+    """Generating `tokens` tokens of one sequence, with the cache and by naive recomputation."""
+
+    tokens: int
+    naive_pairs: int
+    cached_pairs: int
+    naive_attention_flops: int
+    cached_attention_flops: int
+    naive_linear_flops: int | None
+    cached_linear_flops: int | None
+    cache_bytes_per_decoded_token: int
+    weight_bytes_per_step: int | None
+    prefill_flops_per_byte: float | None
+    decode_flops_per_byte: float | None
+    uncounted: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SizeResult:
+    """How many bytes, and whether they fit: one combination of model, workload, engine and GPU."""
+
+    model: str
+    found_through: str | None
+    workload: WorkloadResult
+    total_bytes: int
+    bytes_per_token: int | float
+    bytes_per_token_full: int | float
+    fixed_bytes_per_sequence: int
+    per_rank_bytes: int
+    copied_bytes: int
+    parts: tuple[PartResult, ...]
+    engine: Mapping[str, Any] | None
+    gpu: GpuResult | None
+    draft: DraftResult | None
+    formula: str | None
+    compute: ComputeResult | None
+    notes: tuple[str, ...]
+    bounds: Mapping[str, tuple[int | float | bool | None, int | float | bool | None]]
+    confidence: Mapping[str, str]
+
+    @property
+    def fits(self) -> bool:
+        """True unless a GPU was named that does not hold the workload."""
+        return self.gpu is None or self.gpu.fits
+
+
+@dataclass(frozen=True)
+class DraftResult:
+    """A separate draft model on the same cards."""
+
+    model: str
+    total_bytes: int
+    per_rank_bytes: int
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """The inverse of a size: what fits one GPU, or how many GPUs hold the workload.
+
+    max_context and max_batch on `count` cards; min_gpus the fewest that hold context and batch both.
+    """
+
+    model: str
+    gpu: str | None
+    count: int
+    context: int
+    batch: int
+    engine: str | None
+    kv_dtype: str
+    kv_budget_bytes: int | None
+    max_context: int | None
+    max_batch: int | None
+    min_gpus: int | None
+    fits: bool
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ModelRow:
+    """One line of `kvplan models`."""
+
+    name: str
+    aliases: tuple[str, ...]
+    hub: str | None
+    parameters: int | None
+    layers: int
+    attention: str
+    max_context: int | None
+    bytes_per_token: int | float
+    fixed_bytes_per_sequence: int
+    confidence: str | None
+
+
+@dataclass(frozen=True)
+class GpuRow:
+    """One line of `kvplan gpus`."""
+
+    name: str
+    aliases: tuple[str, ...]
+    title: str | None
+    total_bytes: int | None
+    bandwidth_gb_per_second: float | None
+    bf16_tflops: float | None
+    memory_confidence: str | None
+
+
+@dataclass(frozen=True)
+class FormatRow:
+    """One line of `kvplan formats`: bits per element of the codes alone and with metadata."""
+
+    name: str
+    holds: str
+    bits: float
+    bits_with_metadata: float
+    summary: str
+    source: str
+
+
+@dataclass(frozen=True)
+class EngineRow:
+    """One line of `kvplan engines`."""
+
+    name: str
+    versions: tuple[str, ...]
+    summary: str
+    options: tuple[str, ...]
+    source: str
+
+
+def plain(value: Any) -> Any:
+    """`value` as what JSON can hold: mappings, lists, text, whole numbers."""
+    if hasattr(value, "__dataclass_fields__"):
+        return {name: plain(getattr(value, name)) for name in value.__dataclass_fields__}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value
+
+
+def document(command: str, results: list[Any] | tuple[Any, ...], **more: Any) -> dict[str, Any]:
+    """The JSON document of `command`: its schema name, then the results."""
+    return {"schema": f"kvplan.{command}/1", **plain(more), "results": [plain(result) for result in results]}
