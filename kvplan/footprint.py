@@ -131,13 +131,15 @@ class CachePlan:
     def dip_tokens(self) -> int:
         """How far below a length that fits a shorter one may not: 0 where bytes never fall.
 
-        Unflushed rows add at most their run's bytes to a line that rises by the marginal bytes per
-        token, so a peak is passed again after that many tokens, and one period.
+        Unflushed rows add at most their run's bytes to a line that rises by at least the marginal bytes
+        per token once windows are full, so a peak is passed again after that many tokens, and one period.
         """
         waiting = {law: row_bytes for law, row_bytes in self.whole.items() if isinstance(law, Unflushed)}
-        rise = self.marginal_bytes(full=False)
-        if not waiting or not rise:
+        rise = self.marginal_bytes(full=True)
+        if not waiting:
             return 0
+        if not rise:
+            return self.filled_after()  # a bounded cache may end below the peak it passed
         highest = sum(row_bytes * law.run for law, row_bytes in waiting.items() if isinstance(law, Unflushed))
         return int(highest / rise) + 2 * max(period(law) for law in waiting) + 1
 

@@ -283,4 +283,8 @@ def bounded(growth: Growth) -> bool:
 
 def divisible(growth: Growth) -> bool:
     """True when decode-context parallelism spreads the rows: they belong to tokens of the context."""
-    return not isinstance(growth, Constant | PerEncoderToken)
+    match growth:
+        case Flushed(_, of) | Unflushed(_, of) | Behind(_, of) | Newest(_, of) | Grouped(_, of):
+            return divisible(of)
+        case _:
+            return not isinstance(growth, Constant | PerEncoderToken)

@@ -136,6 +136,7 @@ class SizeResult:
     formula: str | None
     compute: ComputeResult | None
     notes: tuple[str, ...]
+    hints: tuple[str, ...]
     bounds: Mapping[str, tuple[int | float | bool | None, int | float | bool | None]]
     confidence: Mapping[str, str]
 
@@ -174,6 +175,7 @@ class FitResult:
     min_gpus: int | None
     fits: bool
     notes: tuple[str, ...]
+    hints: tuple[str, ...]
 
 
 @dataclass(frozen=True)

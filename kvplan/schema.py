@@ -11,8 +11,10 @@ from kvplan.errors import InputError, KvplanError, NotCountableError, did_you_me
 M = TypeVar("M", bound=BaseModel)
 
 
-def validated(cls: type[M], values: Any, source: str) -> M:
+def validated(cls: type[M], values: Any, source: str, beside: tuple[str, ...] = ()) -> M:
     """`values` as a `cls`; `source` is the file (and field) that errors name.
+
+    beside: keys the caller reads itself, known words for whoever mistypes one.
 
     Raises: InputError that says field, found and allowed; NotCountableError as kinds raise it.
     """
@@ -21,20 +23,20 @@ def validated(cls: type[M], values: Any, source: str) -> M:
     try:
         return cls.model_validate(values)
     except ValidationError as error:
-        raise _first_problem(error, cls, source) from None
+        raise _first_problem(error, cls, source, beside) from None
 
 
 def _first_key(cls: type[BaseModel]) -> str:
     return next(iter(cls.model_fields))
 
 
-def _first_problem(error: ValidationError, cls: type[BaseModel], source: str) -> InputError:
+def _first_problem(error: ValidationError, cls: type[BaseModel], source: str, beside: tuple[str, ...]) -> InputError:
     problem = min(error.errors(include_url=False), key=lambda e: (e["type"] == "missing", len(e["loc"]) == 0))
     place = ".".join(printable(part) for part in problem["loc"])
     where = f"{source}: {place}" if place else source
     kind, found = problem["type"], problem.get("input")
     if kind == "extra_forbidden":
-        known = _keys_at(cls, problem["loc"])
+        known = [*_keys_at(cls, problem["loc"]), *(beside if len(problem["loc"]) == 1 else ())]
         fix = did_you_mean(str(problem["loc"][-1]), known, f"known keys: {', '.join(known)}")
         return InputError(f"{where}: unknown key", fix)
     if kind == "missing":

@@ -125,7 +125,7 @@ def parse_spec(values: Any, source: str) -> ModelSpec:
     if not isinstance(values, dict):
         raise InputError(f"{source}: found {quoted(values)}, allowed a mapping with name, layers and attention", "start with `name:`")
     rest = {key: value for key, value in values.items() if key not in _LAYER_KEYS}
-    fields = validated(SpecFields, rest, source)
+    fields = validated(SpecFields, rest, source, _LAYER_KEYS)
     runs = _runs(values, source)
     draft = _draft(values.get("draft"), runs, source)
     _check_weights(fields, source)

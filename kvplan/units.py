@@ -95,11 +95,11 @@ def iec(count: int) -> str:
     if abs(count) < 1024:
         return f"{count:,} B"
     value = float(count)
-    for unit in ("KiB", "MiB", "GiB", "TiB"):
+    for unit in ("KiB", "MiB", "GiB"):
         value /= 1024
-        if abs(round(value, 2)) < 1024 or unit == "TiB":
+        if abs(round(value, 2)) < 1024:
             return f"{value:,.2f} {unit}"
-    raise AssertionError("unreachable")
+    return f"{value / 1024:,.2f} TiB"
 
 
 def in_unit(count: int, unit: str) -> str:

@@ -8,6 +8,7 @@ event that oversteps, before anything is built from it. Scalars follow YAML 1.2'
 from __future__ import annotations
 
 import re
+from math import isfinite
 from typing import Any
 
 import yaml
@@ -34,6 +35,8 @@ def load_yaml(text: str, source: str) -> Any:
     """
     if len(text) > MOST_BYTES:
         raise InputError(f"{source}: larger than {MOST_BYTES:,} characters", "split the file")
+    if "%TAG" in text:  # each is compared with all before it: a megabyte of them takes seconds
+        raise InputError(f"{source}: holds the YAML directive %TAG", "write plain values")
     try:
         return _fold(text, source)
     except yaml.YAMLError as error:
@@ -41,6 +44,8 @@ def load_yaml(text: str, source: str) -> Any:
         where = f" line {mark.line + 1}, column {mark.column + 1}:" if mark else ""
         problem = getattr(error, "problem", None) or "unreadable"
         raise InputError(f"{source}:{where} not YAML: {quoted(problem)}", "mend the syntax at that place") from None
+    except UnicodeEncodeError:
+        raise InputError(f"{source}: not Unicode text", "save the file as UTF-8") from None
     except (RecursionError, MemoryError):
         raise InputError(f"{source}: nested too deeply", f"at most {DEEPEST} levels are read") from None
 
@@ -119,6 +124,6 @@ def _scalar(event: Any, source: str) -> Any:
             line = f"{source}: line {event.start_mark.line + 1}:"
             raise InputError(f"{line} found an integer of {len(text):,} digits", "no field takes such a number")
         return int(text.replace("_", ""))
-    if _FLOAT.fullmatch(text) and len(text) <= LONGEST_INTEGER:
+    if _FLOAT.fullmatch(text) and len(text) <= LONGEST_INTEGER and isfinite(float(text)):
         return float(text)
     return text

@@ -67,6 +67,10 @@ class Engine(Protocol):
         """
         ...
 
+    def dip_tokens(self, spec: ModelSpec, workload: Workload, options: Mapping[str, int | bool | str]) -> int:
+        """How far below a length that fits a shorter one may not; 0 where bytes never fall."""
+        ...
+
 
 @dataclass(frozen=True)
 class EngineChoice:
@@ -79,6 +83,10 @@ class EngineChoice:
     def reserve(self, spec: ModelSpec, workload: Workload) -> Reservation:
         """What this choice reserves for `workload` on the fullest rank."""
         return self.engine.reserve(spec, workload, self.options, self.version)
+
+    def dip_tokens(self, spec: ModelSpec, workload: Workload) -> int:
+        """How far below a length that fits a shorter one may not; 0 where bytes never fall."""
+        return self.engine.dip_tokens(spec, workload, self.options)
 
 
 def engine_named(text: str, pairs: tuple[str, ...] = ()) -> EngineChoice:

@@ -39,5 +39,9 @@ class Ideal:
         reserved = int(plan.rank_bytes(workload.context, workload.batch, shared))
         return Reservation(self.NAME, version, reserved, {"block_size": block})
 
+    def dip_tokens(self, spec: ModelSpec, workload: Workload, options: Mapping[str, int | bool | str]) -> int:
+        """As the footprint's own: formats with a residual fall back when it is flushed."""
+        return cache_plan(spec, workload).dip_tokens()
+
 
 ENGINE = Ideal()

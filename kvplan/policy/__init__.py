@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from kvplan.errors import InputError, did_you_mean, quoted
 from kvplan.growth import PerToken, RowLaw
 
+FINEST_SHARE = 10**6  # so that share x context stays within 64 bits in integer arrays
 POLICIES = {
     "full": "full",
     "streaming": "streaming",
@@ -75,9 +76,9 @@ def _number(name: str, key: str, value: str, kind: str, example: str) -> int | F
         number = Fraction(value) if len(value) <= 30 and "/" not in value and "e" not in value.lower() else None
     except ValueError:
         number = None
-    if number is not None and kind == "share" and 0 < number <= 1:
+    if number is not None and kind == "share" and 0 < number <= 1 and number.denominator <= FINEST_SHARE:
         return number
     if number is not None and kind == "rows" and number.denominator == 1 and 0 <= number <= 10**12:
         return int(number)
-    allowed = "a share above 0 and at most 1" if kind == "share" else "a whole number of rows"
+    allowed = "a share above 0 and at most 1, of six decimals" if kind == "share" else "a whole number of rows"
     raise InputError(f"--policy {name}: {key}: found {quoted(value)}, allowed {allowed}", example)
