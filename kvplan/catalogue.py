@@ -170,8 +170,8 @@ def _nearest_names(text: str, folders: list[Path], command: str) -> str:
         owner.setdefault(name, name)
         for alias in aliases:
             owner.setdefault(alias, name)
-    close = nearest(text, owner)
-    return f"nearest: {', '.join(dict.fromkeys(close))}" if close else f"`{command}` lists what is known"
+    close = list(dict.fromkeys(owner[word] for word in nearest(text, owner, count=12)))[:3]
+    return f"nearest: {', '.join(close)}" if close else f"`{command}` lists what is known"
 
 
 def all_models(own: str | None = None) -> Iterator[ModelSpec]:

@@ -1,0 +1,122 @@
+"""The command line: arguments in, text and exit code out; no arithmetic.
+
+A command is one module with a function `command`; it is imported when it is called, so that no
+command pays for another. Reports go to stdout, everything else to stderr.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import Annotated, Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from kvplan.errors import KvplanError, nearest, printable
+
+COMMANDS = {
+    "size": "size",
+    "fit": "fit",
+    "models": "models",
+    "gpus": "gpus",
+    "engines": "engines",
+    "formats": "formats",
+    "show": "show",
+}
+
+
+class LazyGroup(TyperGroup):
+    """The group of all commands, each built when it is asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Every command, in the order of the help page."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command called `cmd_name`, or None."""
+        if cmd_name not in COMMANDS:
+            return None
+        module: Any = import_module(f"kvplan.cli.{COMMANDS[cmd_name]}")
+        single = typer.Typer(add_completion=False, rich_markup_mode=None)
+        single.command(cmd_name, no_args_is_help=getattr(module, "NEEDS_ARGUMENTS", False))(module.command)
+        return typer.main.get_command(single)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"kvplan {version('kvplan')}")
+        raise typer.Exit
+
+
+app = typer.Typer(cls=LazyGroup, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+@app.callback()
+def root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    """How much memory a model's KV cache takes, whether it fits, and what to buy."""
+
+
+def main() -> NoReturn:
+    """Run the command line and exit: 0 yes, 1 no, 2 bad input, 3 not countable, 4 something missing."""
+    try:
+        code = app(standalone_mode=False)
+    except KvplanError as error:
+        code = _complain(error.what, error.fix, error.exit_code)
+    except BrokenPipeError:
+        code = _pipe_closed()
+    except KeyboardInterrupt:
+        code = 130
+    except Exception as error:
+        if not hasattr(error, "format_message"):
+            raise
+        code = _complain(*_usage(error), 2)
+    _leave(code if isinstance(code, int) else 0)
+
+
+def _leave(code: int) -> NoReturn:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = _pipe_closed()
+    sys.exit(code)
+
+
+def _pipe_closed() -> int:
+    """The reader went away, as `head` does: nothing more to say, and nothing wrong."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def _complain(what: str, fix: str, code: int) -> int:
+    """The two lines of an error, on stderr."""
+    sys.stderr.write(f"error: {_one_line(what)}\n")
+    if fix:
+        sys.stderr.write(f"  fix: {_one_line(fix)}\n")
+    return code
+
+
+def _one_line(text: str) -> str:
+    return "".join(c if c.isprintable() else printable(c) for c in text)[:2000]
+
+
+def _usage(error: Any) -> tuple[str, str]:
+    """A wrong command line in kvplan's own two lines."""
+    ctx = getattr(error, "ctx", None)
+    path = ctx.command_path if ctx is not None else "kvplan"
+    what = printable(error.format_message().strip().rstrip("."))
+    option = getattr(error, "option_name", None)
+    if option and ctx is not None:
+        known = [name for parameter in ctx.command.params for name in parameter.opts]
+        close = nearest(str(option), known)
+        return f"no such option: {printable(option)}", f"did you mean {', '.join(close)}?" if close else f"`{path} --help` lists the options"
+    if what.startswith("No such command"):
+        word = what.split("'")[1] if "'" in what else ""
+        close = nearest(word, COMMANDS)
+        return f"no such command: {printable(word)}", f"did you mean {', '.join(close)}?" if close else f"commands: {', '.join(COMMANDS)}"
+    return what[:1].lower() + what[1:], f"`{path} --help` explains the options"

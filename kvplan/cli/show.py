@@ -1,0 +1,64 @@
+"""`kvplan show`: one model, GPU, engine or format, with its sources and notes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kvplan.cli import options as o
+from kvplan.cli.output import checked_format, checked_unit, emit
+from kvplan.errors import InputError, KvplanError, nearest, quoted
+from kvplan.report import Report
+
+NEEDS_ARGUMENTS = True
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A model, GPU, engine or format.", autocompletion=o.complete_model, show_default=False)]
+
+
+def command(
+    name: Name,
+    specs: o.Specs = None,
+    format: o.OutputFormat = "table",
+    output: o.OutputFile = None,
+    unit: o.Unit = "GiB",
+    quiet: o.Quiet = False,
+    no_color: o.NoColor = False,
+) -> int:
+    """Show one model, GPU, engine or format with its sources and notes."""
+    chosen, shown = checked_format(format), checked_unit(unit)
+    emit(_found(name, specs, shown), chosen, output, no_color)
+    return 0
+
+
+def _found(name: str, specs: str | None, unit: str) -> Report:
+    """The first of model, format, engine and GPU that answers to `name`.
+
+    Raises: InputError when none does.
+    """
+    from kvplan import catalogue
+    from kvplan.engine import ENGINES, engine_class
+    from kvplan.formats import ALIASES, FORMATS, format_named
+    from kvplan.report import show_view
+
+    lowered = name.strip().lower()
+    if lowered in FORMATS or lowered in ALIASES:
+        return show_view.format_report(format_named(lowered))
+    if lowered in ENGINES:
+        return show_view.engine_report(engine_class(lowered))
+    is_path = name.endswith((".yaml", ".yml"))
+    if is_path or catalogue.find(name, catalogue.spec_folders(specs)):
+        try:
+            spec, found = catalogue.model_named(name, specs)
+        except KvplanError:
+            if not is_path:
+                raise
+        else:
+            return show_view.model_report(spec, found)
+    if is_path or catalogue.find(name, [catalogue.SHIPPED_GPUS]):
+        return show_view.gpu_report(catalogue.gpu_named(name), unit)
+    known = [n for n, _, _ in catalogue.names([*catalogue.spec_folders(specs), catalogue.SHIPPED_GPUS])] + [*FORMATS, *ENGINES]
+    close = nearest(name, known)
+    raise InputError(
+        f"no model, GPU, engine or format called {quoted(name)}",
+        f"nearest: {', '.join(close)}" if close else "`kvplan models`, `kvplan gpus`, `kvplan engines` and `kvplan formats` list what is known",
+    )

@@ -1,0 +1,30 @@
+"""Comma-separated values, one row per result, whole bytes."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+from kvplan.report import Report
+
+
+def render(report: Report, color: bool, width: int | None) -> str:
+    """A header and the rows; a column that only some rows have is empty in the others."""
+    columns = list(dict.fromkeys(key for row in report.rows for key in row))
+    out = io.StringIO()
+    writer = csv.DictWriter(out, columns, lineterminator="\n")
+    writer.writeheader()
+    for row in report.rows:
+        writer.writerow({key: _cell(value) for key, value in row.items()})
+    return out.getvalue()
+
+
+def _cell(value: object) -> object:
+    """A spreadsheet's own words for truth, and no cell it would run as a formula."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@"):
+        return f"'{value}"
+    return value

@@ -1,0 +1,224 @@
+"""How a size answer reads: the headline, the parts that sum to it, the card's memory, notes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kvplan.report import Block, Grid, Heading, Lines, Report
+from kvplan.results import ComputeResult, GpuResult, SizeResult, document
+from kvplan.units import in_unit
+
+
+def size_report(results: list[SizeResult], unit: str) -> Report:
+    """The report of one or several sizes: one in full, several as a table with a row each."""
+    blocks = _full(results[0], unit) if len(results) == 1 else _compared(results, unit)
+    return Report(document("size", results), tuple(_row(result) for result in results), tuple(blocks))
+
+
+def _full(result: SizeResult, unit: str) -> list[Block]:
+    blocks: list[Block] = [Heading(_title(result)), Lines(_answer(result), strong=True), Lines(_rates(result))]
+    blocks.append(_parts(result, unit))
+    if result.engine:
+        blocks += _engine(result, unit)
+    if result.draft:
+        draft = result.draft
+        blocks.append(Lines((f"draft {draft.model}: {in_unit(draft.total_bytes, unit)} {unit} of cache beside it, {in_unit(draft.per_rank_bytes, unit)} {unit} on one card",)))
+    if result.gpu:
+        blocks += _card(result, result.gpu, unit)
+    if result.formula:
+        blocks += [Heading("formula"), Lines(tuple(result.formula.split("\n")))]
+    if result.compute:
+        blocks += _compute(result.compute)
+    if result.notes:
+        blocks.append(Lines(tuple(f"note: {note}" for note in result.notes)))
+    return blocks
+
+
+def _title(result: SizeResult) -> str:
+    through = f" ({result.found_through})" if result.found_through else ""
+    w = result.workload
+    sequences = f"{w.batch:,} {'sequence' if w.batch == 1 else 'sequences'}"
+    extras = [f"{name} {getattr(w, name):,}" for name in ("tp", "pp", "dcp", "ep", "dp") if getattr(w, name) > 1]
+    if w.mtp:
+        extras.append(f"{w.mtp} draft {'layer' if w.mtp == 1 else 'layers'}")
+    if w.prefix:
+        extras.append(f"{w.prefix:,} tokens shared")
+    if w.encoder_tokens:
+        extras.append(f"{w.encoder_tokens:,} encoder tokens")
+    if w.policy != "full":
+        extras.append(w.policy)
+    more = "".join(f", {extra}" for extra in extras)
+    return f"{result.model}{through}: {w.context:,} tokens x {sequences}, {cache_format(result)}{more}"
+
+
+def cache_format(result: SizeResult) -> str:
+    """The cache's format in one word, or K's and V's where they differ."""
+    w = result.workload
+    return w.k_dtype if w.k_dtype == w.v_dtype else f"{w.k_dtype} K, {w.v_dtype} V"
+
+
+def _answer(result: SizeResult) -> tuple[str, ...]:
+    total = result.total_bytes
+    lines = [f"KV cache {in_unit(total, 'GiB')} GiB ({in_unit(total, 'GB')} GB, {total:,} bytes)"]
+    if result.per_rank_bytes != total:
+        rank = result.per_rank_bytes
+        lines.append(f"on the fullest rank {in_unit(rank, 'GiB')} GiB ({in_unit(rank, 'GB')} GB, {rank:,} bytes)")
+    return tuple(lines)
+
+
+def number(value: int | float) -> str:
+    """A whole number with separators, or a fraction to three places.
+
+    >>> number(327680), number(5511.4375)
+    ('327,680', '5,511.438')
+    """
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.3f}"
+
+
+def _rates(result: SizeResult) -> tuple[str, ...]:
+    filling, full = result.bytes_per_token, result.bytes_per_token_full
+    if filling == full:
+        rate = f"{number(full)} bytes per token"
+    else:
+        rate = f"{number(filling)} bytes per token while windows fill, {number(full)} after"
+    if result.fixed_bytes_per_sequence:
+        rate += f", and {result.fixed_bytes_per_sequence:,} bytes per sequence at any length"
+    return (rate,)
+
+
+def _parts(result: SizeResult, unit: str) -> Grid:
+    rows = []
+    for part in result.parts:
+        shape = " x ".join(f"{size:,}" for size in part.row)
+        rows.append((part.tensor, f"{part.layers:,}", shape, f"{part.rows:,}", part.format, in_unit(part.bytes, unit)))
+    rows.append(("total", "", "", "", "", in_unit(result.total_bytes, unit)))
+    return Grid(("tensor", "layers", "row", "rows", "format", unit), frozenset({1, 2, 3, 5}), tuple(rows), total=True)
+
+
+def _engine(result: SizeResult, unit: str) -> list[Block]:
+    engine = dict(result.engine or {})
+    name, version = engine.pop("name"), engine.pop("version")
+    reserved, reasons = engine.pop("reserved_bytes"), engine.pop("reasons")
+    ideal = result.per_rank_bytes
+    difference = f" ({(reserved - ideal) / ideal:+.1%})" if ideal and reserved != ideal else ""
+    rows = [("architecture's need", in_unit(ideal, unit), f"{ideal:,}"), (f"reserved by {name}", in_unit(reserved, unit), f"{reserved:,}")]
+    lines = [f"{name} {version} reserves {in_unit(reserved, unit)} {unit}{difference} on one rank", *(f"  {reason}" for reason in reasons)]
+    figures = ", ".join(f"{key} {value:,}" if isinstance(value, int) else f"{key} {value}" for key, value in engine.items())
+    if figures:
+        lines.append(f"  {figures}")
+    return [Grid(("one rank", unit, "bytes"), frozenset({1, 2}), tuple(rows)), Lines(tuple(lines))]
+
+
+def _card(result: SizeResult, gpu: GpuResult, unit: str) -> list[Block]:
+    rows = _budget_rows(result, gpu, unit)
+    verdict = "fits" if gpu.fits else "does not fit"
+    where = f"{gpu.count:,} x {gpu.name}" if gpu.name else "the given budget"
+    lines = [f"{verdict} on {where}"]
+    if gpu.kv_budget_bytes is not None:
+        lines.append(f"longest context at {_sequences(result.workload.batch)}: {unlimited(gpu.max_context)} tokens")
+        lines.append(f"most sequences at {result.workload.context:,} tokens: {unlimited(gpu.max_batch)}")
+    return [Grid(("per card", unit, "low", "high", "known"), frozenset({1, 2, 3}), rows, total=True), Lines(tuple(lines), strong=gpu.fits)]
+
+
+def _sequences(batch: int) -> str:
+    return f"{batch:,} {'sequence' if batch == 1 else 'sequences'}"
+
+
+def unlimited(count: int | None) -> str:
+    """A count for reading; None means that nothing bounds it."""
+    return "without limit" if count is None else f"{count:,}"
+
+
+def _budget_rows(result: SizeResult, gpu: GpuResult, unit: str) -> tuple[tuple[str, ...], ...]:
+    rows: list[tuple[str, ...]] = []
+
+    def add(name: str, value: int | None, key: str, sign: str = "") -> None:
+        if value is None:
+            return
+        bounds = result.bounds.get(f"gpu.{key}")
+        low, high = (in_unit(int(bounds[0] or 0), unit), in_unit(int(bounds[1] or 0), unit)) if bounds else ("", "")
+        rows.append((name, f"{sign}{in_unit(value, unit)}", low, high, result.confidence.get(f"gpu.{key}", "exact")))
+
+    add("total, as the driver reports it" if gpu.basis != "given on the command line" else "total", gpu.total_bytes, "total_bytes")
+    add("free now", gpu.free_bytes, "free_bytes")
+    add("usable", gpu.usable_bytes, "usable_bytes")
+    add("weights", gpu.weights_bytes, "weights_bytes", "-")
+    for overhead in gpu.overheads:
+        name = overhead.name.replace("_", " ")
+        rows.append((name, f"-{in_unit(overhead.bytes, unit)}", in_unit(overhead.low_bytes, unit), in_unit(overhead.high_bytes, unit), overhead.confidence))
+    if gpu.draft_weights_bytes:
+        add("draft weights", gpu.draft_weights_bytes, "draft_weights_bytes", "-")
+    if gpu.reserve_bytes:
+        add("reserve", gpu.reserve_bytes, "reserve_bytes", "-")
+    add("KV budget", gpu.kv_budget_bytes, "kv_budget_bytes")
+    add("KV cache", gpu.kv_bytes, "kv_bytes", "-")
+    if gpu.draft_kv_bytes:
+        add("draft KV cache", gpu.draft_kv_bytes, "draft_kv_bytes", "-")
+    add("headroom", gpu.headroom_bytes, "headroom_bytes")
+    return tuple(rows)
+
+
+def _compute(work: ComputeResult) -> list[Block]:
+    rows = [("query-row pairs in a layer", f"{work.naive_pairs:,}", f"{work.cached_pairs:,}"), ("attention FLOPs", f"{work.naive_attention_flops:.4g}", f"{work.cached_attention_flops:.4g}")]
+    if work.naive_linear_flops is not None and work.cached_linear_flops is not None:
+        rows.append(("other FLOPs", f"{work.naive_linear_flops:.4g}", f"{work.cached_linear_flops:.4g}"))
+    lines = [f"decoding one token reads {work.cache_bytes_per_decoded_token:,} bytes of cache per sequence"]
+    if work.prefill_flops_per_byte is not None and work.decode_flops_per_byte is not None:
+        lines.append(f"arithmetic intensity: prefill {work.prefill_flops_per_byte:,.1f} FLOPs per byte, decode {work.decode_flops_per_byte:,.1f}")
+    if work.uncounted:
+        lines.append(f"attention FLOPs not counted: {', '.join(work.uncounted)}")
+    ratio = work.naive_pairs / work.cached_pairs
+    lines.append(f"without a cache {ratio:,.0f} times the pairs")
+    return [Grid((f"generating {work.tokens:,} tokens", "naive", "with cache"), frozenset({1, 2}), tuple(rows)), Lines(tuple(lines))]
+
+
+def _compared(results: list[SizeResult], unit: str) -> list[Block]:
+    """One row a result; what is the same in all of them goes into the heading."""
+    cells = [_cells(result, unit) for result in results]
+    columns = list(dict.fromkeys(key for row in cells for key in row))
+    always = {"model", unit, "GB" if unit != "GB" else unit}
+    varying = [c for c in columns if c in always or len({row.get(c, "") for row in cells}) > 1]
+    usual = {"policy": "full", "mtp": "0", **dict.fromkeys(("tp", "pp", "dcp", "ep", "dp", "cards"), "1")}
+    constant = [f"{c} {cells[0][c]}" for c in columns if c not in varying and cells[0].get(c, "") not in ("", usual.get(c))]
+    numbers = frozenset(i for i, c in enumerate(varying) if c not in _WORDS)
+    grid = Grid(tuple(varying), numbers, tuple(tuple(row.get(c, "") for c in varying) for row in cells))
+    blocks: list[Block] = [Heading(", ".join(constant))] if constant else []
+    notes = dict.fromkeys(f"note: {result.model}: {note}" for result in results for note in result.notes)
+    return [*blocks, grid, *([Lines(tuple(notes))] if notes else [])]
+
+
+_WORDS = frozenset({"model", "format", "policy", "engine", "gpu", "fits"})
+
+
+def _cells(result: SizeResult, unit: str) -> dict[str, str]:
+    w, gpu = result.workload, result.gpu
+    cells = {"model": result.model, "tokens": f"{w.context:,}", "sequences": f"{w.batch:,}", "format": cache_format(result), "policy": w.policy}
+    for name in ("tp", "pp", "dcp", "ep", "dp", "mtp"):
+        cells[name] = f"{getattr(w, name):,}"
+    cells[unit] = in_unit(result.total_bytes, unit)
+    if unit != "GB":
+        cells["GB"] = in_unit(result.total_bytes, "GB")
+    cells["B/token"] = number(result.bytes_per_token_full)
+    if result.per_rank_bytes != result.total_bytes:
+        cells[f"rank {unit}"] = in_unit(result.per_rank_bytes, unit)
+    if result.engine:
+        cells["engine"] = str(result.engine["name"])
+        cells[f"reserved {unit}"] = in_unit(result.engine["reserved_bytes"], unit)
+    if gpu:
+        cells |= {"gpu": gpu.name or "", "cards": f"{gpu.count:,}", "fits": "yes" if gpu.fits else "no"}
+        cells |= {"max tokens": unlimited(gpu.max_context), "max seqs": unlimited(gpu.max_batch)}
+    return cells
+
+
+def _row(result: SizeResult) -> dict[str, Any]:
+    """One flat CSV row, whole bytes."""
+    row: dict[str, Any] = {"model": result.model}
+    row |= {name: getattr(result.workload, name) for name in result.workload.__dataclass_fields__}
+    for name in ("total_bytes", "bytes_per_token", "bytes_per_token_full", "fixed_bytes_per_sequence", "per_rank_bytes", "copied_bytes"):
+        row[name] = getattr(result, name)
+    if result.engine:
+        row |= {f"engine_{key}": value for key, value in result.engine.items() if not isinstance(value, list)}
+    if result.gpu:
+        nested = ("overheads", "sources")
+        row |= {f"gpu_{name}": getattr(result.gpu, name) for name in result.gpu.__dataclass_fields__ if name not in nested}
+    return row
