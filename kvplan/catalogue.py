@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from kvplan.record import Record
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,8 +33,7 @@ _ALIASES = re.compile(rb"^aliases:[ ]*\[([^\]\n]*)\]", re.MULTILINE)
 _HUB_LINE = re.compile(rb"^hub:[ ]*([^\s#]+)", re.MULTILINE)
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(Record):
     """A file that answers to a name: where it is, what it is called, and how it was found."""
 
     path: Path

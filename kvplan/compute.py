@@ -8,15 +8,14 @@ Source: Vaswani et al. 2017 (complexity table); Shazeer 2019 (arXiv:1911.02150) 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from kvplan.record import Record
 
 from kvplan.attention import AttentionKind
 from kvplan.growth import Chunk, Constant, RowLaw, Window
 from kvplan.spec import ModelSpec
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(Record):
     """What generating `tokens` tokens of one sequence costs, over all layers.
 
     pairs: query-row pairs per attending layer that keeps every row; FLOPs count attention alone

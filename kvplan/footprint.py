@@ -10,7 +10,7 @@ in whole integers, or elementwise over integer arrays by the same lines of code.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from kvplan.record import Record
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -26,8 +26,17 @@ if TYPE_CHECKING:
     from kvplan.growth import Count
 
 
-@dataclass(frozen=True)
-class Part:
+class StoredPart(Record):
+    """A physical tensor of a part: `rows` rows of `row` elements of `dtype` per sequence and layer."""
+
+    content: str
+    dtype: str
+    row: tuple[int, ...]
+    rows: int
+    bytes: int
+
+
+class Part(Record):
     """One tensor over all the layers that keep it: what the total is made of.
 
     row: logical shape of one row; rows: per sequence; bytes: over all layers and sequences.
@@ -45,19 +54,7 @@ class Part:
     stored: tuple[StoredPart, ...]
 
 
-@dataclass(frozen=True)
-class StoredPart:
-    """A physical tensor of a part: `rows` rows of `row` elements of `dtype` per sequence and layer."""
-
-    content: str
-    dtype: str
-    row: tuple[int, ...]
-    rows: int
-    bytes: int
-
-
-@dataclass(frozen=True)
-class Planned:
+class Planned(Record):
     """A logical tensor, the rows a policy keeps of it, the format it got and what that stores."""
 
     layers: int
@@ -69,8 +66,7 @@ class Planned:
 Terms = dict[Growth, int]
 
 
-@dataclass(frozen=True)
-class CachePlan:
+class CachePlan(Record):
     """The cache of one model under one workload's formats, policy and ranks; lengths still open.
 
     planned: every distinct tensor of the whole model, draft layers included.
@@ -264,7 +260,7 @@ def _planned(runs: Runs, formats: _Formats, shards: int, token_shards: int) -> t
         partner: CacheTensor | None = None
         for tensor in layer.tensors():
             over = token_shards if divisible(tensor.growth) else shards
-            tensor = replace(tensor.shard(over), growth=law_kept(formats.policy, tensor.growth))
+            tensor = tensor.shard(over).replace(growth=law_kept(formats.policy, tensor.growth))
             key = (tensor, partner if tensor.role is Role.V else None)
             merged[key] = merged.get(key, 0) + count
             partner = tensor if tensor.role is Role.K else partner

@@ -7,7 +7,7 @@ and its parameters; a new format of a known family is one line of `FORMATS`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from kvplan.record import Record
 from functools import partial
 from math import prod
 
@@ -23,8 +23,7 @@ ANY = frozenset(Role)
 ROWS = frozenset({Role.K, Role.V, Role.LATENT, Role.ENTRY, Role.INDEX})
 
 
-@dataclass(frozen=True)
-class Format:
+class Format(Record):
     """A storage format: its codec, the roles it can hold, and where its bytes are written down.
 
     bits: bits per element of the codes alone, without scales, zeros or residuals.

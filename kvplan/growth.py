@@ -9,7 +9,7 @@ context (int) or a million of them (integer arrays).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from kvplan.record import Record
 from fractions import Fraction
 from math import lcm
 from typing import TYPE_CHECKING, Any, assert_never
@@ -21,101 +21,87 @@ if TYPE_CHECKING:
     Count = int | NDArray[int64]
 
 
-@dataclass(frozen=True)
-class PerToken:
+class PerToken(Record):
     """One row per token."""
 
 
-@dataclass(frozen=True)
-class PerTokens:
+class PerTokens(Record):
     """One row per `ratio` whole tokens: floor(n / ratio)."""
 
     ratio: int
 
 
-@dataclass(frozen=True)
-class Window:
+class Window(Record):
     """The last `tokens` rows: min(n, tokens)."""
 
     tokens: int
 
 
-@dataclass(frozen=True)
-class Chunk:
+class Chunk(Record):
     """The rows of the current chunk, at its fullest: min(n, tokens)."""
 
     tokens: int
 
 
-@dataclass(frozen=True)
-class Constant:
+class Constant(Record):
     """`rows` rows whatever the length: recurrent state, convolution columns."""
 
     rows: int
 
 
-@dataclass(frozen=True)
-class PerEncoderToken:
+class PerEncoderToken(Record):
     """One row per token of the encoder's output (cross-attention)."""
 
 
-@dataclass(frozen=True)
-class SinksAndWindow:
+class SinksAndWindow(Record):
     """The first `sinks` rows and the last `window`: min(n, sinks + window)."""
 
     sinks: int
     window: int
 
 
-@dataclass(frozen=True)
-class Share:
+class Share(Record):
     """A fixed share of the context, rounded down; which rows survive depends on their scores."""
 
     share: Fraction
 
 
-@dataclass(frozen=True)
-class PromptCap:
+class PromptCap(Record):
     """At most `cap` rows of the prompt and all `generated` rows after it."""
 
     cap: int
     generated: int
 
 
-@dataclass(frozen=True)
-class Flushed:
+class Flushed(Record):
     """Rows already flushed in whole runs of `run`, of the rows `of` keeps: m - m mod run."""
 
     run: int
     of: RowLaw
 
 
-@dataclass(frozen=True)
-class Unflushed:
+class Unflushed(Record):
     """Rows waiting for their run of `run` to fill: m mod run."""
 
     run: int
     of: RowLaw
 
 
-@dataclass(frozen=True)
-class Behind:
+class Behind(Record):
     """Rows older than the newest `recent`: m - min(m, recent)."""
 
     recent: int
     of: RowLaw
 
 
-@dataclass(frozen=True)
-class Newest:
+class Newest(Record):
     """The newest `recent` rows: min(m, recent)."""
 
     recent: int
     of: RowLaw
 
 
-@dataclass(frozen=True)
-class Grouped:
+class Grouped(Record):
     """One row (a scale, a zero) per `group` rows of `of`: m / group, rounded up."""
 
     group: int

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter, create_model
 
 from kvplan import results as r
+from kvplan.record import Record
 
-RESULTS: dict[str, Any] = {
+RESULTS: dict[str, type[Record]] = {
     "size": r.SizeResult,
     "fit": r.FitResult,
     "models": r.ModelRow,
@@ -21,7 +22,8 @@ RESULTS: dict[str, Any] = {
 
 def schema(command: str) -> dict[str, Any]:
     """The JSON Schema (draft 2020-12) of `command`'s document."""
-    items = TypeAdapter(RESULTS[command]).json_schema(ref_template="#/$defs/{model}")
+    model = _model(RESULTS[command], {})
+    items = TypeAdapter(model).json_schema(mode="serialization")
     definitions = items.pop("$defs", {})
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -36,3 +38,34 @@ def schema(command: str) -> dict[str, Any]:
 def schema_text(command: str) -> str:
     """The schema as indented JSON."""
     return json.dumps(schema(command), indent=2)
+
+
+def _model(record: type[Record], made: dict[type[Record], Any]) -> Any:
+    """A pydantic model with the fields of `record`, nested records included."""
+    if record not in made:
+        hints = get_type_hints(record)
+        fields: dict[str, Any] = {name: (_nested(hints[name], made), ...) for name in record.__match_args__}
+        description = (record.__doc__ or "").strip()
+        made[record] = create_model(record.__name__, __doc__=description, __config__=ConfigDict(extra="forbid"), **fields)
+    return made[record]
+
+
+def _nested(hint: Any, made: dict[type[Record], Any]) -> Any:
+    """`hint` with every record in it replaced by its model."""
+    if isinstance(hint, type) and issubclass(hint, Record):
+        return _model(hint, made)
+    inner = get_args(hint)
+    if not inner:
+        return hint
+    replaced = tuple(_nested(part, made) for part in inner)
+    origin = get_origin(hint)
+    if origin is tuple or origin is None or not hasattr(origin, "__class_getitem__"):
+        return tuple[replaced] if origin is tuple else _union(replaced)
+    return origin[replaced]
+
+
+def _union(parts: tuple[Any, ...]) -> Any:
+    joined = parts[0]
+    for part in parts[1:]:
+        joined = joined | part
+    return joined

@@ -6,38 +6,13 @@ Field order is output order. The JSON Schemas are generated from these classes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-
-@dataclass(frozen=True)
-class StoredResult:
-    """A physical tensor: `rows` rows of `row` elements of `dtype` per sequence and layer."""
-
-    content: str
-    dtype: str
-    row: tuple[int, ...]
-    rows: int
-    bytes: int
+from kvplan.footprint import Part
+from kvplan.record import Record
 
 
-@dataclass(frozen=True)
-class PartResult:
-    """One tensor over the layers that keep it; `rows` per sequence, `bytes` over layers and sequences."""
-
-    layers: int
-    tensor: str
-    role: str
-    row: tuple[int, ...]
-    rows: int
-    bytes: int
-    shards: int
-    format: str
-    stored: tuple[StoredResult, ...]
-
-
-@dataclass(frozen=True)
-class WorkloadResult:
+class WorkloadResult(Record):
     """The workload as resolved: tokens in full, formats by name."""
 
     context: int
@@ -56,8 +31,7 @@ class WorkloadResult:
     encoder_tokens: int
 
 
-@dataclass(frozen=True)
-class OverheadResult:
+class OverheadResult(Record):
     """One named thing between usable memory and the cache, on one card."""
 
     name: str
@@ -69,8 +43,7 @@ class OverheadResult:
     sources: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class GpuResult:
+class GpuResult(Record):
     """One card of `count`: every figure but `count` is per card, of the fullest rank.
 
     max_context: tokens, at this batch; max_batch: sequences, at this context; null where nothing
@@ -98,8 +71,7 @@ class GpuResult:
     sources: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class ComputeResult:
+class ComputeResult(Record):
     """Generating `tokens` tokens of one sequence, with the cache and by naive recomputation."""
 
     tokens: int
@@ -116,8 +88,7 @@ class ComputeResult:
     uncounted: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class SizeResult:
+class SizeResult(Record):
     """How many bytes, and whether they fit: one combination of model, workload, engine and GPU."""
 
     model: str
@@ -129,7 +100,7 @@ class SizeResult:
     fixed_bytes_per_sequence: int
     per_rank_bytes: int
     copied_bytes: int
-    parts: tuple[PartResult, ...]
+    parts: tuple[Part, ...]
     engine: Mapping[str, Any] | None
     gpu: GpuResult | None
     draft: DraftResult | None
@@ -146,8 +117,7 @@ class SizeResult:
         return self.gpu is None or self.gpu.fits
 
 
-@dataclass(frozen=True)
-class DraftResult:
+class DraftResult(Record):
     """A separate draft model on the same cards."""
 
     model: str
@@ -155,8 +125,7 @@ class DraftResult:
     per_rank_bytes: int
 
 
-@dataclass(frozen=True)
-class FitResult:
+class FitResult(Record):
     """The inverse of a size: what fits one GPU, or how many GPUs hold the workload.
 
     max_context and max_batch on `count` cards; min_gpus the fewest that hold context and batch both.
@@ -178,8 +147,7 @@ class FitResult:
     hints: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class ModelRow:
+class ModelRow(Record):
     """One line of `kvplan models`."""
 
     name: str
@@ -194,8 +162,7 @@ class ModelRow:
     confidence: str | None
 
 
-@dataclass(frozen=True)
-class GpuRow:
+class GpuRow(Record):
     """One line of `kvplan gpus`."""
 
     name: str
@@ -207,8 +174,7 @@ class GpuRow:
     memory_confidence: str | None
 
 
-@dataclass(frozen=True)
-class FormatRow:
+class FormatRow(Record):
     """One line of `kvplan formats`: bits per element of the codes alone and with metadata."""
 
     name: str
@@ -219,8 +185,7 @@ class FormatRow:
     source: str
 
 
-@dataclass(frozen=True)
-class EngineRow:
+class EngineRow(Record):
     """One line of `kvplan engines`."""
 
     name: str
@@ -232,8 +197,8 @@ class EngineRow:
 
 def plain(value: Any) -> Any:
     """`value` as what JSON can hold: mappings, lists, text, whole numbers."""
-    if hasattr(value, "__dataclass_fields__"):
-        return {name: plain(getattr(value, name)) for name in value.__dataclass_fields__}
+    if isinstance(value, Record):
+        return {name: plain(getattr(value, name)) for name in value.__match_args__}
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from kvplan.record import Record
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ from kvplan.catalogue import Found, gpu_named, model_named
 from kvplan.errors import InputError
 from kvplan.footprint import CachePlan, cache_plan
 from kvplan.policy import policy_named
-from kvplan.results import ComputeResult, DraftResult, FitResult, GpuResult, OverheadResult, PartResult, SizeResult, StoredResult, WorkloadResult
+from kvplan.results import ComputeResult, DraftResult, FitResult, GpuResult, OverheadResult, SizeResult, WorkloadResult
 from kvplan.spec import ModelSpec
 from kvplan.units import iec, tokens
 from kvplan.workload import Workload
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from kvplan.planner.budget import Budget, Range
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(Record):
     """One model under one combination of options, as the user wrote them.
 
     model: a spec, or what names one. ctx: tokens, text such as `128k`, `max`, or None for the maximum.
@@ -57,8 +56,7 @@ class Question:
     formula: bool = False
 
 
-@dataclass(frozen=True)
-class Subject:
+class Subject(Record):
     """The question with its names resolved: the spec, the workload, the plan, the engine."""
 
     spec: ModelSpec
@@ -72,7 +70,7 @@ class Subject:
         """Bytes on the fullest rank at another length and batch: the engine's, or the footprint's."""
         prefix = min(self.workload.prefix, context)
         if self.engine is not None:
-            changed = replace(self.workload, context=context, batch=batch, prefix=prefix)
+            changed = self.workload.replace(context=context, batch=batch, prefix=prefix)
             return self.engine.reserve(self.spec, changed).reserved_bytes
         return int(self.plan.rank_bytes(context, batch, prefix))
 
@@ -185,7 +183,7 @@ def size_answer(question: Question) -> SizeResult:
         fixed_bytes_per_sequence=plan.fixed_bytes(),
         per_rank_bytes=int(plan.rank_bytes(workload.context, workload.batch, prefix)),
         copied_bytes=plan.copied_bytes(workload.context, workload.batch, prefix),
-        parts=_parts(asked),
+        parts=tuple(plan.parts(workload.context, workload.batch, prefix)),
         engine=_engine_result(reservation),
         gpu=gpu,
         draft=DraftResult(draft.spec.name, *_draft_bytes(draft, workload)) if draft else None,
@@ -228,17 +226,6 @@ def _workload_result(asked: Subject) -> WorkloadResult:
         prefix=w.prefix,
         encoder_tokens=asked.plan.encoder_tokens,
     )
-
-
-def _parts(asked: Subject) -> tuple[PartResult, ...]:
-    w = asked.workload
-    return tuple(
-        PartResult(
-            p.layers, p.tensor, p.role, p.row, p.rows, p.bytes, p.shards, p.format,
-            tuple(StoredResult(s.content, s.dtype, s.row, s.rows, s.bytes) for s in p.stored),
-        )
-        for p in asked.plan.parts(w.context, w.batch, w.prefix)
-    )  # fmt: skip
 
 
 def _engine_result(reservation: Reservation | None) -> dict[str, Any] | None:
@@ -284,7 +271,7 @@ def _draft(question: Question, asked: Subject) -> Subject | None:
     if question.gpu is None:
         raise InputError("--draft: needs --gpu, since it shares the target's cards", "add --gpu, for example --gpu h100")
     spec, found = model_named(question.draft, question.specs)
-    workload = replace(asked.workload, mtp=0, ep=1, encoder_tokens=None)
+    workload = asked.workload.replace(mtp=0, ep=1, encoder_tokens=None)
     return Subject(spec, found, workload, cache_plan(spec, workload), None, ())
 
 
@@ -435,7 +422,7 @@ def _compute(question: Question, asked: Subject) -> ComputeResult:
 
     spec, w = asked.spec, asked.workload
     work = attention_work(spec, w.context)
-    one = replace(w, tp=1, pp=1, ep=1, dp=1, dcp=1)
+    one = w.replace(tp=1, pp=1, ep=1, dp=1, dcp=1)
     weights = weights_on_rank(spec, one, question.weights)
     read = int(asked.plan.total_bytes(w.context, 1))
     parameters = spec.fields.active_parameters or spec.fields.parameters
@@ -477,7 +464,7 @@ def fit_answer(question: Question) -> FitResult:
     per_step = (question.pp or 1) * (question.dp or 1)
 
     def fits_on(tp: int) -> bool:
-        result = size_answer(replace(question, tp=tp, count=None, pp=question.pp, dp=question.dp))
+        result = size_answer(question.replace(tp=tp, count=None, pp=question.pp, dp=question.dp))
         return result.fits
 
     fewest = None if question.gpu is None else fewest_gpus(fits_on, per_step)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from kvplan.record import Record
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -46,7 +46,7 @@ class SpecFields(Fields):
 
     name: Name
     aliases: list[Name] = Field(default=[], max_length=50)
-    hub: Annotated[str, Field(pattern=r"^[\w.-]{1,96}/[\w.-]{1,96}$")] | None = None
+    hub: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,96}/[A-Za-z0-9_.-]{1,96}$")] | None = None
     parameters: Parameters | None = None
     active_parameters: Parameters | None = None
     weights: list[WeightPart] = Field(default=[], max_length=8)
@@ -59,8 +59,7 @@ class SpecFields(Fields):
     expect: Expect = Expect()
 
 
-@dataclass(frozen=True)
-class Layer:
+class Layer(Record):
     """One distinct layer: the name its pattern gives it, and the attentions it holds."""
 
     name: str
@@ -77,8 +76,7 @@ class Layer:
 Runs = tuple[tuple[int, Layer], ...]
 
 
-@dataclass(frozen=True)
-class ModelSpec:
+class ModelSpec(Record):
     """One model as its YAML file describes it.
 
     fields: the keys that say nothing of layers. runs: (count, layer) in layer order.

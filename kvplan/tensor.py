@@ -7,7 +7,7 @@ product over the second list, and `measure` allocates that same list.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from kvplan.record import Record
 from enum import Enum
 from math import prod
 from typing import TYPE_CHECKING
@@ -31,8 +31,7 @@ class Role(str, Enum):
     STATE = "state"
 
 
-@dataclass(frozen=True)
-class CacheTensor:
+class CacheTensor(Record):
     """One logical tensor of one layer of one sequence.
 
     name: as parts print it; unique within the layer's attention.
@@ -67,14 +66,13 @@ class CacheTensor:
             return self
         held = ceil_div(self.shards, tp)
         first = self.row[0] // self.shards * held
-        return replace(self, row=(first, *self.row[1:]), shards=held)
+        return self.replace(row=(first, *self.row[1:]), shards=held)
 
 
 ITEM_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2, "fp8_e4m3": 1, "fp8_e5m2": 1, "int8": 1, "uint8": 1, "ue8m0": 1}
 
 
-@dataclass(frozen=True)
-class StoredTensor:
+class StoredTensor(Record):
     """One physical tensor: `rows(growth)` rows of `row` elements of `dtype` (a key of ITEM_BYTES).
 
     content: `data`, `scale`, `zero`, `residual` or `pad`.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from kvplan.record import Record
 from fractions import Fraction
 
 from kvplan.errors import InputError, did_you_mean, quoted
@@ -13,8 +13,7 @@ from kvplan.workload import Workload
 MIXED_MARGIN = Fraction(3, 100)
 
 
-@dataclass(frozen=True)
-class Width:
+class Width(Record):
     """Bits per parameter of a stored format; exact where every parameter takes the same."""
 
     bits: Fraction
@@ -47,8 +46,7 @@ WIDTHS: dict[str, Width] = {
 }
 
 
-@dataclass(frozen=True)
-class Weights:
+class Weights(Record):
     """Weight bytes on one rank, the best estimate and its bounds; equal where they are exact."""
 
     rank_bytes: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from kvplan.record import Record
 
 from kvplan.errors import InputError
 from kvplan.policy import Policy
@@ -11,8 +11,7 @@ from kvplan.policy.full import Full
 MOST_RANKS = 65_536
 
 
-@dataclass(frozen=True)
-class Workload:
+class Workload(Record):
     """One combination of every workload option; `context` counts prompt and generated tokens.
 
     k_dtype, v_dtype: storage formats, None for the model's own dtype.
@@ -28,7 +27,7 @@ class Workload:
     k_dtype: str | None = None
     v_dtype: str | None = None
     index_dtype: str = "fp8"
-    policy: Policy = field(default_factory=Full)
+    policy: Policy = Full()
     policy_text: str = "full"
     tp: int = 1
     pp: int = 1
@@ -40,7 +39,7 @@ class Workload:
     prefix_block: int = 1
     encoder_tokens: int | None = None
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         """Refuse combinations no deployment can have.
 
         Raises: InputError naming the option and what it allows.

@@ -9,7 +9,7 @@ folder) and one line to `ENGINES`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from kvplan.record import Record
 from importlib import import_module
 from typing import Any, Protocol, cast
 
@@ -23,8 +23,7 @@ ENGINES = {
 }
 
 
-@dataclass(frozen=True)
-class Reservation:
+class Reservation(Record):
     """What an engine takes for a workload, on the fullest rank.
 
     figures: the engine's own figures under the engine's own names.
@@ -38,8 +37,7 @@ class Reservation:
     reasons: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class EngineOption:
+class EngineOption(Record):
     """One option of an engine, spelled as the engine spells it.
 
     kind: `int`, `bool` or the tuple of words it takes. default: in words, for `kvplan show`.
@@ -72,8 +70,7 @@ class Engine(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class EngineChoice:
+class EngineChoice(Record):
     """An engine, the version profile chosen, and its options checked."""
 
     engine: Engine

@@ -11,7 +11,6 @@ Source: the growth laws and shapes of the attention kinds.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import ClassVar
 
 from kvplan.engine import EngineOption, Reservation
@@ -35,7 +34,7 @@ class Ideal:
         """The footprint of the fullest rank."""
         block = int(options.get("block_size", workload.prefix_block))
         shared = workload.prefix // block * block
-        plan = cache_plan(spec, replace(workload, prefix_block=block))
+        plan = cache_plan(spec, workload.replace(prefix_block=block))
         reserved = int(plan.rank_bytes(workload.context, workload.batch, shared))
         return Reservation(self.NAME, version, reserved, {"block_size": block})
 

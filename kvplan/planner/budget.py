@@ -6,7 +6,7 @@ three are equal and the figure is exact.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from kvplan.record import Record
 from fractions import Fraction
 
 from kvplan.catalogue import overheads_text, unknown_total
@@ -16,8 +16,7 @@ from kvplan.weights import Weights
 DEFAULT_UTILIZATION = Fraction("0.92")
 
 
-@dataclass(frozen=True)
-class Range:
+class Range(Record):
     """A figure in bytes with its bounds, and how sure it is: exact, measured or assumed."""
 
     best: int
@@ -31,8 +30,7 @@ class Range:
         return cls(value, value, value, "exact")
 
 
-@dataclass(frozen=True)
-class Overhead:
+class Overhead(Record):
     """One named thing between usable memory and the cache, on one card."""
 
     name: str
@@ -41,8 +39,7 @@ class Overhead:
     sources: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Budget:
+class Budget(Record):
     """One card's memory, step by step. Without a device only `kv` is known."""
 
     gpu: str | None

@@ -12,14 +12,13 @@ PerToken()
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from kvplan.record import Record
 from typing import ClassVar
 
 from kvplan.growth import PerToken, RowLaw
 
 
-@dataclass(frozen=True)
-class Full:
+class Full(Record):
     """Every row stays."""
 
     OPTIONS: ClassVar[dict[str, str]] = {}

@@ -13,15 +13,14 @@ Source: Zhang et al. 2023 (arXiv:2306.14048); 20 % in its experiments.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from kvplan.record import Record
 from fractions import Fraction
 from typing import ClassVar
 
 from kvplan.growth import RowLaw, Share
 
 
-@dataclass(frozen=True)
-class H2o:
+class H2o(Record):
     """Heavy hitters and recent tokens, in equal parts."""
 
     budget: Fraction

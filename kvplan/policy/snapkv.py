@@ -14,14 +14,13 @@ Source: Li et al. 2024 (arXiv:2404.14469); reference code, window 32, cap 2048.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from kvplan.record import Record
 from typing import ClassVar
 
 from kvplan.growth import PromptCap, RowLaw
 
 
-@dataclass(frozen=True)
-class SnapKv:
+class SnapKv(Record):
     """A compressed prompt and a full tail."""
 
     generated: int

@@ -13,14 +13,13 @@ Source: Xiao et al. 2023 (arXiv:2309.17453); reference code, start_size 4.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from kvplan.record import Record
 from typing import ClassVar
 
 from kvplan.growth import RowLaw, SinksAndWindow
 
 
-@dataclass(frozen=True)
-class Streaming:
+class Streaming(Record):
     """Sinks and a sliding window."""
 
     window: int

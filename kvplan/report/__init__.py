@@ -7,7 +7,7 @@ adds its file and one line to `FORMATS`. Nothing here prints.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from kvplan.record import Record
 from importlib import import_module
 from typing import Any
 
@@ -22,23 +22,20 @@ FORMATS = {
 }
 
 
-@dataclass(frozen=True)
-class Heading:
+class Heading(Record):
     """One line that names what follows."""
 
     text: str
 
 
-@dataclass(frozen=True)
-class Lines:
+class Lines(Record):
     """Lines of text; `strong` is the answer itself."""
 
     lines: tuple[str, ...]
     strong: bool = False
 
 
-@dataclass(frozen=True)
-class Grid:
+class Grid(Record):
     """A table: column names, which of them hold numbers, and rows of text; `total` sets the last row apart."""
 
     columns: tuple[str, ...]
@@ -50,8 +47,7 @@ class Grid:
 Block = Heading | Lines | Grid
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(Record):
     """One answer in every shape a format may need."""
 
     document: dict[str, Any]

@@ -213,12 +213,12 @@ def _cells(result: SizeResult, unit: str) -> dict[str, str]:
 def _row(result: SizeResult) -> dict[str, Any]:
     """One flat CSV row, whole bytes."""
     row: dict[str, Any] = {"model": result.model}
-    row |= {name: getattr(result.workload, name) for name in result.workload.__dataclass_fields__}
+    row |= {name: getattr(result.workload, name) for name in result.workload.__match_args__}
     for name in ("total_bytes", "bytes_per_token", "bytes_per_token_full", "fixed_bytes_per_sequence", "per_rank_bytes", "copied_bytes"):
         row[name] = getattr(result, name)
     if result.engine:
         row |= {f"engine_{key}": value for key, value in result.engine.items() if not isinstance(value, list)}
     if result.gpu:
         nested = ("overheads", "sources")
-        row |= {f"gpu_{name}": getattr(result.gpu, name) for name in result.gpu.__dataclass_fields__ if name not in nested}
+        row |= {f"gpu_{name}": getattr(result.gpu, name) for name in result.gpu.__match_args__ if name not in nested}
     return row
