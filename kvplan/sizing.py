@@ -1,164 +1,18 @@
-"""One question in, one answer out: what `size` and `fit` compute, for the command line and for Python."""
+"""A question in, a size out: bytes, parts, the engine's reservation, the card's verdict."""
 
 from __future__ import annotations
 
-from kvplan.record import Record
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from kvplan.catalogue import Found, gpu_named, model_named
-from kvplan.errors import InputError
-from kvplan.footprint import CachePlan, cache_plan
-from kvplan.policy import policy_named
-from kvplan.results import ComputeResult, DraftResult, FitResult, GpuResult, OverheadResult, SizeResult, WorkloadResult
-from kvplan.spec import ModelSpec
-from kvplan.units import iec, tokens
-from kvplan.workload import Workload
+from kvplan.catalogue import Found
+from kvplan.question import Question, Subject, subject
+from kvplan.results import ComputeResult, SizeResult, WorkloadResult
+from kvplan.units import iec
 
 if TYPE_CHECKING:
-    from kvplan.engine import EngineChoice, Reservation
-    from kvplan.gpu import Gpu
-    from kvplan.planner.budget import Budget, Range
-
-
-class Question(Record):
-    """One model under one combination of options, as the user wrote them.
-
-    model: a spec, or what names one. ctx: tokens, text such as `128k`, `max`, or None for the maximum.
-    gpu, engine, draft: what names them, or None. count: cards, None for tp x pp x dp.
-    """
-
-    model: str | ModelSpec
-    ctx: int | str | None = None
-    batch: int = 1
-    k_dtype: str | None = None
-    v_dtype: str | None = None
-    index_dtype: str = "fp8"
-    policy: str = "full"
-    tp: int | None = None
-    pp: int | None = None
-    ep: int = 1
-    dp: int | None = None
-    dcp: int = 1
-    mtp: int = 0
-    prefix: int = 0
-    encoder_tokens: int | None = None
-    engine: str | None = None
-    engine_options: tuple[str, ...] = ()
-    gpu: str | Gpu | None = None
-    count: int | None = None
-    utilization: Fraction = Fraction("0.92")
-    weights: str | None = None
-    available_bytes: int | None = None
-    reserve_bytes: int = 0
-    draft: str | None = None
-    specs: str | None = None
-    formula: bool = False
-
-
-class Subject(Record):
-    """The question with its names resolved: the spec, the workload, the plan, the engine."""
-
-    spec: ModelSpec
-    found: Found | None
-    workload: Workload
-    plan: CachePlan
-    engine: EngineChoice | None
-    hints: tuple[str, ...]
-
-    def weigh(self, context: int, batch: int) -> int:
-        """Bytes on the fullest rank at another length and batch: the engine's, or the footprint's."""
-        prefix = min(self.workload.prefix, context)
-        if self.engine is not None:
-            changed = self.workload.replace(context=context, batch=batch, prefix=prefix)
-            return self.engine.reserve(self.spec, changed).reserved_bytes
-        return int(self.plan.rank_bytes(context, batch, prefix))
-
-
-def subject(question: Question) -> Subject:
-    """Resolve every name in `question`.
-
-    Raises: InputError, NotCountableError as the parts do.
-    """
-    if isinstance(question.model, ModelSpec):
-        spec, found = question.model, None
-    else:
-        spec, found = model_named(question.model, question.specs)
-    hints: list[str] = []
-    context = _context(question, spec, hints)
-    tp, pp, dp = layout(question, hints)
-    engine = None
-    if question.engine is not None or question.engine_options:
-        from kvplan.engine import engine_named
-
-        engine = engine_named(question.engine or "ideal", question.engine_options)
-    block = int(engine.options.get("block_size", 1)) if engine else 1
-    if question.prefix > context:
-        Workload(context, prefix=question.prefix)  # refuses, naming both
-    workload = Workload(
-        context=context,
-        batch=question.batch,
-        k_dtype=question.k_dtype,
-        v_dtype=question.v_dtype,
-        index_dtype=question.index_dtype,
-        policy=policy_named(question.policy),
-        policy_text=question.policy,
-        tp=tp,
-        pp=pp,
-        ep=question.ep,
-        dp=dp,
-        dcp=question.dcp,
-        mtp=question.mtp,
-        prefix=question.prefix // block * block,
-        prefix_block=block,
-        encoder_tokens=question.encoder_tokens,
-    )
-    return Subject(spec, found, workload, cache_plan(spec, workload), engine, tuple(hints))
-
-
-def _context(question: Question, spec: ModelSpec, hints: list[str]) -> int:
-    most = spec.fields.max_context
-    if question.ctx is None or question.ctx == "max":
-        if most is None:
-            raise InputError(f"{spec.source}: max_context: missing, and no --ctx was given", "add --ctx, for example --ctx 32k")
-        if question.ctx is None:
-            hints.append(f"no --ctx given: counting the maximum of {spec.name}, {most:,} tokens")
-        return most
-    context = question.ctx if isinstance(question.ctx, int) else tokens(question.ctx, "--ctx")
-    if context < 1:
-        raise InputError(f"--ctx: found {context}, allowed whole numbers of tokens from 1", "for example --ctx 32k")
-    if most is not None and context > most:
-        hints.append(f"{context:,} tokens are past the maximum of {spec.name}, {most:,}")
-    elif most is not None and most & (most - 1) == 0 and context * 1024 == most * 1000:
-        hints.append(f"{spec.name} goes to {most:,} tokens: --ctx max")
-    elif most is not None and most & (most - 1) == 0 and context * 1024**2 == most * 1000**2:
-        hints.append(f"{spec.name} goes to {most:,} tokens: --ctx max")
-    return context
-
-
-def layout(question: Question, hints: list[str]) -> tuple[int, int, int]:
-    """(tp, pp, dp), `--count` alone meaning tensor parallelism over all cards.
-
-    Raises: InputError when the count and the ranks contradict each other.
-    """
-    tp, pp, dp, count = question.tp, question.pp, question.dp, question.count
-    if count is None:
-        return tp or 1, pp or 1, dp or 1
-    if tp is None:
-        rest = (pp or 1) * (dp or 1)
-        if count % rest:
-            raise InputError(f"--count: found {count}, allowed multiples of pp x dp = {rest}", f"--count {rest}")
-        if count // rest > 1:
-            hints.append(f"--count {count} without --tp: counting tensor parallelism over {count // rest} cards")
-        return count // rest, pp or 1, dp or 1
-    ranks = tp * (pp or 1) * (dp or 1)
-    if dp is None and count % ranks == 0:
-        if count // ranks > 1:
-            hints.append(f"--count {count} holds {count // ranks} replicas of {ranks} cards")
-        return tp, pp or 1, count // ranks
-    if count != ranks:
-        raise InputError(f"--count: found {count}, but tp x pp x dp is {ranks}", f"--count {ranks}, or change --tp, --pp or --dp")
-    return tp, pp or 1, dp or 1
+    from kvplan.engine import Reservation
+    from kvplan.planner.verdict import Verdict
 
 
 def size_answer(question: Question) -> SizeResult:
@@ -171,8 +25,7 @@ def size_answer(question: Question) -> SizeResult:
     prefix = workload.prefix
     total = int(plan.total_bytes(workload.context, workload.batch, prefix))
     reservation = asked.engine.reserve(spec, workload) if asked.engine else None
-    draft = _draft(question, asked)
-    gpu, bounds, confidence, notes = _on_gpu(question, asked, reservation, draft)
+    verdict = _verdict(question, asked, reservation)
     return SizeResult(
         model=spec.name,
         found_through=_found_through(question, asked.found),
@@ -185,14 +38,14 @@ def size_answer(question: Question) -> SizeResult:
         copied_bytes=plan.copied_bytes(workload.context, workload.batch, prefix),
         parts=tuple(plan.parts(workload.context, workload.batch, prefix)),
         engine=_engine_result(reservation),
-        gpu=gpu,
-        draft=DraftResult(draft.spec.name, *_draft_bytes(draft, workload)) if draft else None,
+        gpu=verdict.gpu if verdict else None,
+        draft=verdict.draft if verdict else None,
         formula=_formula(question, asked),
         compute=_compute(question, asked) if question.formula else None,
-        notes=(*_notes(asked), *notes),
+        notes=(*_notes(asked), *(verdict.notes if verdict else ())),
         hints=asked.hints,
-        bounds=bounds,
-        confidence=confidence,
+        bounds=verdict.bounds if verdict else {},
+        confidence=verdict.confidence if verdict else {},
     )
 
 
@@ -264,155 +117,13 @@ def _notes(asked: Subject) -> list[str]:
     return notes
 
 
-def _draft(question: Question, asked: Subject) -> Subject | None:
-    """The separate draft model on the same cards, under the same workload."""
-    if question.draft is None:
+def _verdict(question: Question, asked: Subject, reservation: Reservation | None) -> Verdict | None:
+    """Does it fit: asked only where a GPU, a budget or a draft model is named."""
+    if question.gpu is None and question.available_bytes is None and question.draft is None:
         return None
-    if question.gpu is None:
-        raise InputError("--draft: needs --gpu, since it shares the target's cards", "add --gpu, for example --gpu h100")
-    spec, found = model_named(question.draft, question.specs)
-    workload = asked.workload.replace(mtp=0, ep=1, encoder_tokens=None)
-    return Subject(spec, found, workload, cache_plan(spec, workload), None, ())
+    from kvplan.planner.verdict import verdict
 
-
-def _draft_bytes(draft: Subject, workload: Workload) -> tuple[int, int]:
-    lengths = (workload.context, workload.batch, workload.prefix)
-    return int(draft.plan.total_bytes(*lengths)), int(draft.plan.rank_bytes(*lengths))
-
-
-def budget(question: Question, asked: Subject, draft: Subject | None) -> Budget | None:
-    """The KV budget of one card, or None when no GPU and no budget is named."""
-    if question.gpu is None and question.available_bytes is None:
-        return None
-    from kvplan.planner.budget import card_budget, given_budget
-    from kvplan.weights import weights_on_rank
-
-    if question.gpu is None:
-        assert question.available_bytes is not None
-        return given_budget(question.available_bytes)
-    gpu = gpu_named(question.gpu) if isinstance(question.gpu, str) else question.gpu
-    weights = weights_on_rank(asked.spec, asked.workload, question.weights)
-    draft_weights = weights_on_rank(draft.spec, draft.workload, None) if draft else None
-    if draft and draft_weights is None:
-        raise InputError(f"--draft: the parameters of {draft.spec.name} are not known", "add `parameters:` to its spec")
-    cards = asked.workload.ranks * (asked.workload.dp if asked.workload.ep > 1 else 1)
-    return card_budget(gpu, weights, draft_weights, cards, question.utilization, question.reserve_bytes, question.available_bytes)
-
-
-def _on_gpu(
-    question: Question, asked: Subject, reservation: Reservation | None, draft: Subject | None
-) -> tuple[GpuResult | None, dict[str, Any], dict[str, str], list[str]]:
-    card = budget(question, asked, draft)
-    if card is None:
-        return None, {}, {}, []
-    w = asked.workload
-    kv = reservation.reserved_bytes if reservation else int(asked.plan.rank_bytes(w.context, w.batch, w.prefix))
-    draft_kv = _draft_bytes(draft, w)[1] if draft else 0
-    if card.kv is None:
-        return _without_weights(asked, card, kv)
-    weigh = joint_weigh(asked, draft)
-    searched = {edge: _search(asked, weigh, getattr(card.kv, edge)) for edge in _edges(card.kv)}
-    longest, most = searched["best"]
-    fits = kv + draft_kv <= card.kv.best
-    result = _gpu_result(asked, card, kv, draft_kv, fits, longest, most)
-    bounds, confidence = _bounds(card, kv + draft_kv, searched)
-    notes = []
-    low_fits, high_fits = kv + draft_kv <= card.kv.low, kv + draft_kv <= card.kv.high
-    if low_fits != high_fits:
-        verdict = "fits" if fits else "does not fit"
-        notes.append(f"{verdict} by the best estimate; the bounds disagree, since the overheads are estimates (--available-bytes makes it exact)")
-        bounds["gpu.fits"] = (low_fits, high_fits)
-    return result, bounds, confidence, notes
-
-
-def joint_weigh(asked: Subject, draft: Subject | None) -> Any:
-    """Bytes on the fullest rank by (context, batch): the model's, and its draft's on the same cards."""
-    if draft is None:
-        return asked.weigh
-    return lambda context, batch: asked.weigh(context, batch) + draft.weigh(context, batch)
-
-
-def _search(asked: Subject, weigh: Any, budget_bytes: int) -> tuple[int | None, int | None]:
-    from kvplan.planner.fit import longest_context, most_sequences
-
-    w, plan = asked.workload, asked.plan
-    least = w.policy.least_context()
-    longest = longest_context(weigh, budget_bytes, w.batch, least, dip_tokens(asked), plan.filled_after())
-    return longest, most_sequences(weigh, budget_bytes, w.context)
-
-
-def dip_tokens(asked: Subject) -> int:
-    """How far below a fitting length a shorter one may fail, for the footprint or the engine."""
-    if asked.engine is not None:
-        return asked.engine.dip_tokens(asked.spec, asked.workload)
-    return asked.plan.dip_tokens()
-
-
-def _edges(kv: Range) -> tuple[str, ...]:
-    return ("best",) if kv.low == kv.high else ("best", "low", "high")
-
-
-def _without_weights(asked: Subject, card: Budget, kv: int) -> tuple[GpuResult, dict[str, Any], dict[str, str], list[str]]:
-    """The verdict where nobody knows the weights: no, when the cache alone is too large."""
-    assert card.usable is not None
-    if kv <= card.usable.high:
-        raise InputError(f"{asked.spec.name}: its weights are not known, so whether it fits {card.gpu} is not either", "add --weights BYTES, for example --weights 38GiB")
-    note = f"the cache alone is larger than the usable memory of {card.gpu}; the weights are not known"
-    return _gpu_result(asked, card, kv, 0, False, None, None), {}, {}, [note]
-
-
-def _gpu_result(asked: Subject, card: Budget, kv: int, draft_kv: int, fits: bool, longest: int | None, most: int | None) -> GpuResult:
-    w = asked.workload
-    return GpuResult(
-        name=card.gpu,
-        count=w.ranks * w.dp,
-        total_bytes=card.total.best if card.total else None,
-        free_bytes=card.free_bytes,
-        usable_bytes=card.usable.best if card.usable else None,
-        weights_bytes=card.weights.best if card.weights else None,
-        overhead_bytes=sum(o.bytes.best for o in card.overheads),
-        overheads=tuple(OverheadResult(o.name, o.bytes.best, o.bytes.low, o.bytes.high, o.bytes.confidence, o.note, o.sources) for o in card.overheads),
-        reserve_bytes=card.reserve_bytes,
-        draft_weights_bytes=card.draft_weights.best,
-        draft_kv_bytes=draft_kv,
-        kv_budget_bytes=card.kv.best if card.kv else None,
-        kv_bytes=kv,
-        headroom_bytes=card.kv.best - kv - draft_kv if card.kv else None,
-        fits=fits,
-        max_context=longest,
-        max_batch=most,
-        basis=card.basis,
-        sources=card.sources,
-    )
-
-
-def _bounds(card: Budget, kv: int, searched: dict[str, tuple[int | None, int | None]]) -> tuple[dict[str, Any], dict[str, str]]:
-    """(bounds, confidence) of every figure of the GPU part; bounds only where a figure is not exact."""
-    bounds: dict[str, Any] = {}
-    confidence: dict[str, str] = {}
-
-    def add(name: str, figure: Range | None) -> None:
-        if figure is None:
-            return
-        confidence[f"gpu.{name}"] = figure.confidence
-        if figure.confidence != "exact":
-            bounds[f"gpu.{name}"] = (figure.low, figure.high)
-
-    add("total_bytes", card.total)
-    add("usable_bytes", card.usable)
-    add("weights_bytes", card.weights)
-    if card.overheads:
-        confidence["gpu.overhead_bytes"] = "assumed"
-        bounds["gpu.overhead_bytes"] = (sum(o.bytes.low for o in card.overheads), sum(o.bytes.high for o in card.overheads))
-    add("kv_budget_bytes", card.kv)
-    if card.kv is not None:
-        confidence["gpu.headroom_bytes"] = card.kv.confidence
-        if card.kv.confidence != "exact":
-            bounds["gpu.headroom_bytes"] = (card.kv.low - kv, card.kv.high - kv)
-        if "low" in searched:
-            bounds["gpu.max_context"] = (searched["low"][0], searched["high"][0])
-            bounds["gpu.max_batch"] = (searched["low"][1], searched["high"][1])
-    return bounds, confidence
+    return verdict(question, asked, reservation)
 
 
 def _compute(question: Question, asked: Subject) -> ComputeResult:
@@ -446,46 +157,3 @@ def _compute(question: Question, asked: Subject) -> ComputeResult:
         decode_flops_per_byte=decode,
         uncounted=work.uncounted,
     )
-
-
-def fit_answer(question: Question) -> FitResult:
-    """The longest context, the most sequences and the fewest GPUs.
-
-    Raises: InputError without a GPU or budget, and as `size_answer` does.
-    """
-    from kvplan.planner.fit import fewest_gpus
-
-    if question.gpu is None and question.available_bytes is None:
-        raise InputError("fit: needs --gpu or --available-bytes", "add --gpu, for example --gpu h100-sxm-80gb")
-    asked = subject(question)
-    answer = size_answer(question)
-    gpu = answer.gpu
-    assert gpu is not None
-    per_step = (question.pp or 1) * (question.dp or 1)
-
-    def fits_on(tp: int) -> bool:
-        result = size_answer(question.replace(tp=tp, count=None, pp=question.pp, dp=question.dp))
-        return result.fits
-
-    fewest = None if question.gpu is None else fewest_gpus(fits_on, per_step)
-    return FitResult(
-        model=asked.spec.name,
-        gpu=gpu.name,
-        count=gpu.count,
-        context=asked.workload.context,
-        batch=asked.workload.batch,
-        engine=asked.engine.engine.NAME if asked.engine else None,
-        kv_dtype=cache_format(answer.workload.k_dtype, answer.workload.v_dtype),
-        kv_budget_bytes=gpu.kv_budget_bytes,
-        max_context=gpu.max_context,
-        max_batch=gpu.max_batch,
-        min_gpus=fewest,
-        fits=gpu.fits,
-        notes=answer.notes,
-        hints=answer.hints,
-    )
-
-
-def cache_format(k_dtype: str, v_dtype: str) -> str:
-    """One name for the cache's format: K's, or both where they differ."""
-    return k_dtype if k_dtype == v_dtype else f"{k_dtype}/{v_dtype}"

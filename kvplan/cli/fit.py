@@ -5,7 +5,7 @@ from __future__ import annotations
 from kvplan.cli import options as o
 from kvplan.cli.output import checked_format, checked_unit, emit, say
 from kvplan.cli.size import fixed_options, print_schema, question, workload_axes
-from kvplan.sizing import fit_answer
+from kvplan.planner.inverse import fit_answer
 
 
 def command(

@@ -9,7 +9,8 @@ import typer
 from kvplan.cli import options as o
 from kvplan.cli.output import checked_format, checked_unit, emit, say
 from kvplan.errors import InputError
-from kvplan.sizing import Question, size_answer
+from kvplan.question import Question
+from kvplan.sizing import size_answer
 from kvplan.units import tokens, whole_number
 
 

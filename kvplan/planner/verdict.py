@@ -1,0 +1,176 @@
+"""Does it fit: a size set against a card's budget, with what would fit and how sure that is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kvplan.catalogue import gpu_named, model_named
+from kvplan.errors import InputError
+from kvplan.footprint import cache_plan
+from kvplan.planner.budget import Budget, Range, card_budget, given_budget
+from kvplan.planner.fit import longest_context, most_sequences
+from kvplan.question import Question, Subject
+from kvplan.record import Record
+from kvplan.results import DraftResult, GpuResult, OverheadResult
+from kvplan.weights import weights_on_rank
+from kvplan.workload import Workload
+
+if TYPE_CHECKING:
+    from kvplan.engine import Reservation
+
+
+class Verdict(Record):
+    """The card's part of an answer, with bounds and confidence by key, and notes in words."""
+
+    gpu: GpuResult
+    draft: DraftResult | None
+    bounds: dict[str, Any]
+    confidence: dict[str, str]
+    notes: tuple[str, ...]
+
+
+def _draft(question: Question, asked: Subject) -> Subject | None:
+    """The separate draft model on the same cards, under the same workload."""
+    if question.draft is None:
+        return None
+    if question.gpu is None:
+        raise InputError("--draft: needs --gpu, since it shares the target's cards", "add --gpu, for example --gpu h100")
+    spec, found = model_named(question.draft, question.specs)
+    workload = asked.workload.replace(mtp=0, ep=1, encoder_tokens=None)
+    return Subject(spec, found, workload, cache_plan(spec, workload), None, ())
+
+
+def _draft_bytes(draft: Subject, workload: Workload) -> tuple[int, int]:
+    lengths = (workload.context, workload.batch, workload.prefix)
+    return int(draft.plan.total_bytes(*lengths)), int(draft.plan.rank_bytes(*lengths))
+
+
+def budget(question: Question, asked: Subject, draft: Subject | None) -> Budget:
+    """The KV budget of one card, step by step."""
+    if question.gpu is None:
+        assert question.available_bytes is not None
+        return given_budget(question.available_bytes)
+    gpu = gpu_named(question.gpu) if isinstance(question.gpu, str) else question.gpu
+    weights = weights_on_rank(asked.spec, asked.workload, question.weights)
+    draft_weights = weights_on_rank(draft.spec, draft.workload, None) if draft else None
+    if draft and draft_weights is None:
+        raise InputError(f"--draft: the parameters of {draft.spec.name} are not known", "add `parameters:` to its spec")
+    cards = asked.workload.ranks * (asked.workload.dp if asked.workload.ep > 1 else 1)
+    return card_budget(gpu, weights, draft_weights, cards, question.utilization, question.reserve_bytes, question.available_bytes)
+
+
+def verdict(question: Question, asked: Subject, reservation: Reservation | None) -> Verdict:
+    """Whether the workload fits the card or budget that `question` names, and what would.
+
+    Raises: InputError when the weights are not known and would decide; NotCountableError when the
+    card's total is not known.
+    """
+    draft = _draft(question, asked)
+    card = budget(question, asked, draft)
+    w = asked.workload
+    kv = reservation.reserved_bytes if reservation else int(asked.plan.rank_bytes(w.context, w.batch, w.prefix))
+    draft_kv = _draft_bytes(draft, w)[1] if draft else 0
+    if card.kv is None:
+        return _without_weights(asked, card, kv)
+    weigh = _joint_weigh(asked, draft)
+    searched = {edge: _search(asked, weigh, getattr(card.kv, edge)) for edge in _edges(card.kv)}
+    longest, most = searched["best"]
+    fits = kv + draft_kv <= card.kv.best
+    result = _gpu_result(asked, card, kv, draft_kv, fits, longest, most)
+    bounds, confidence = _bounds(card, kv + draft_kv, searched)
+    notes = []
+    low_fits, high_fits = kv + draft_kv <= card.kv.low, kv + draft_kv <= card.kv.high
+    if low_fits != high_fits:
+        verdict = "fits" if fits else "does not fit"
+        notes.append(f"{verdict} by the best estimate; the bounds disagree, since the overheads are estimates (--available-bytes makes it exact)")
+        bounds["gpu.fits"] = (low_fits, high_fits)
+    beside = DraftResult(draft.spec.name, *_draft_bytes(draft, w)) if draft else None
+    return Verdict(result, beside, bounds, confidence, tuple(notes))
+
+
+def _joint_weigh(asked: Subject, draft: Subject | None) -> Any:
+    """Bytes on the fullest rank by (context, batch): the model's, and its draft's on the same cards."""
+    if draft is None:
+        return asked.weigh
+    return lambda context, batch: asked.weigh(context, batch) + draft.weigh(context, batch)
+
+
+def _search(asked: Subject, weigh: Any, budget_bytes: int) -> tuple[int | None, int | None]:
+    w, plan = asked.workload, asked.plan
+    least = w.policy.least_context()
+    longest = longest_context(weigh, budget_bytes, w.batch, least, _dip_tokens(asked), plan.filled_after())
+    return longest, most_sequences(weigh, budget_bytes, w.context)
+
+
+def _dip_tokens(asked: Subject) -> int:
+    """How far below a fitting length a shorter one may fail, for the footprint or the engine."""
+    if asked.engine is not None:
+        return asked.engine.dip_tokens(asked.spec, asked.workload)
+    return asked.plan.dip_tokens()
+
+
+def _edges(kv: Range) -> tuple[str, ...]:
+    return ("best",) if kv.low == kv.high else ("best", "low", "high")
+
+
+def _without_weights(asked: Subject, card: Budget, kv: int) -> Verdict:
+    """The verdict where nobody knows the weights: no, when the cache alone is too large."""
+    assert card.usable is not None
+    if kv <= card.usable.high:
+        raise InputError(f"{asked.spec.name}: its weights are not known, so whether it fits {card.gpu} is not either", "add --weights BYTES, for example --weights 38GiB")
+    note = f"the cache alone is larger than the usable memory of {card.gpu}; the weights are not known"
+    return Verdict(_gpu_result(asked, card, kv, 0, False, None, None), None, {}, {}, (note,))
+
+
+def _gpu_result(asked: Subject, card: Budget, kv: int, draft_kv: int, fits: bool, longest: int | None, most: int | None) -> GpuResult:
+    w = asked.workload
+    return GpuResult(
+        name=card.gpu,
+        count=w.ranks * w.dp,
+        total_bytes=card.total.best if card.total else None,
+        free_bytes=card.free_bytes,
+        usable_bytes=card.usable.best if card.usable else None,
+        weights_bytes=card.weights.best if card.weights else None,
+        overhead_bytes=sum(o.bytes.best for o in card.overheads),
+        overheads=tuple(OverheadResult(o.name, o.bytes.best, o.bytes.low, o.bytes.high, o.bytes.confidence, o.note, o.sources) for o in card.overheads),
+        reserve_bytes=card.reserve_bytes,
+        draft_weights_bytes=card.draft_weights.best,
+        draft_kv_bytes=draft_kv,
+        kv_budget_bytes=card.kv.best if card.kv else None,
+        kv_bytes=kv,
+        headroom_bytes=card.kv.best - kv - draft_kv if card.kv else None,
+        fits=fits,
+        max_context=longest,
+        max_batch=most,
+        basis=card.basis,
+        sources=card.sources,
+    )
+
+
+def _bounds(card: Budget, kv: int, searched: dict[str, tuple[int | None, int | None]]) -> tuple[dict[str, Any], dict[str, str]]:
+    """(bounds, confidence) of every figure of the GPU part; bounds only where a figure is not exact."""
+    bounds: dict[str, Any] = {}
+    confidence: dict[str, str] = {}
+
+    def add(name: str, figure: Range | None) -> None:
+        if figure is None:
+            return
+        confidence[f"gpu.{name}"] = figure.confidence
+        if figure.confidence != "exact":
+            bounds[f"gpu.{name}"] = (figure.low, figure.high)
+
+    add("total_bytes", card.total)
+    add("usable_bytes", card.usable)
+    add("weights_bytes", card.weights)
+    if card.overheads:
+        confidence["gpu.overhead_bytes"] = "assumed"
+        bounds["gpu.overhead_bytes"] = (sum(o.bytes.low for o in card.overheads), sum(o.bytes.high for o in card.overheads))
+    add("kv_budget_bytes", card.kv)
+    if card.kv is not None:
+        confidence["gpu.headroom_bytes"] = card.kv.confidence
+        if card.kv.confidence != "exact":
+            bounds["gpu.headroom_bytes"] = (card.kv.low - kv, card.kv.high - kv)
+        if "low" in searched:
+            bounds["gpu.max_context"] = (searched["low"][0], searched["high"][0])
+            bounds["gpu.max_batch"] = (searched["low"][1], searched["high"][1])
+    return bounds, confidence
