@@ -133,10 +133,11 @@ def kivi(
     heads, width = _heads(tensor)
     _must_divide(name, width, group, "elements of a head")
     codes: Growth
+    waiting: Growth
+    scale: Growth
     if tensor.role is Role.K:
         codes, waiting = Flushed(residual, kept), Unflushed(residual, kept)
-        scale = Grouped(group, codes)
-        scale_row: tuple[int, ...] = (heads, width)
+        scale, scale_row = Grouped(group, codes), (heads, width)
     else:
         codes, waiting = Behind(residual, kept), Newest(residual, kept)
         scale, scale_row = codes, (heads, width // group)

@@ -101,7 +101,7 @@ def local_gpu() -> Gpu:
     Raises: MissingError without the NVML client, a driver or a device.
     """
     try:
-        import pynvml
+        import pynvml  # type: ignore[import-untyped]  # the NVML client ships no types
     except ImportError:
         raise MissingError("--gpu local: the NVML client is not installed", "pip install 'kvplan[measure]'") from None
     try:

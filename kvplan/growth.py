@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Count = int | NDArray[int64]
+    """A number of rows, tokens or bytes: one, or an array of them."""
 
 
 class PerToken(Record):
@@ -77,35 +78,35 @@ class Flushed(Record):
     """Rows already flushed in whole runs of `run`, of the rows `of` keeps: m - m mod run."""
 
     run: int
-    of: RowLaw
+    of: Growth
 
 
 class Unflushed(Record):
     """Rows waiting for their run of `run` to fill: m mod run."""
 
     run: int
-    of: RowLaw
+    of: Growth
 
 
 class Behind(Record):
     """Rows older than the newest `recent`: m - min(m, recent)."""
 
     recent: int
-    of: RowLaw
+    of: Growth
 
 
 class Newest(Record):
     """The newest `recent` rows: min(m, recent)."""
 
     recent: int
-    of: RowLaw
+    of: Growth
 
 
 class Grouped(Record):
     """One row (a scale, a zero) per `group` rows of `of`: m / group, rounded up."""
 
     group: int
-    of: RowLaw
+    of: Growth
 
 
 RowLaw = PerToken | PerTokens | Window | Chunk | Constant | PerEncoderToken | SinksAndWindow | Share | PromptCap
@@ -121,7 +122,7 @@ def minimum(a: Any, b: Any) -> Any:
     return numpy.minimum(a, b)
 
 
-def rows(growth: Growth, context: Count, encoder_tokens: int = 0) -> Count:
+def rows(growth: Growth, context: Count, encoder_tokens: int = 0) -> Any:
     """Rows alive after `context` tokens.
 
     >>> rows(Window(1024), 100), rows(Window(1024), 5000), rows(PerTokens(4), 11)
@@ -187,7 +188,7 @@ def slope(growth: Growth, full: bool) -> Fraction:
             assert_never(growth)
 
 
-def shared_rows(growth: Growth, context: Count, prefix: Count) -> Count:
+def shared_rows(growth: Growth, context: Count, prefix: Count) -> Any:
     """Rows alive after `context` tokens that hold tokens of the shared `prefix` and nothing else.
 
     Sequences that share a prefix hold these rows once. Rows chosen by score differ between

@@ -59,9 +59,9 @@ def _nested(hint: Any, made: dict[type[Record], Any]) -> Any:
         return hint
     replaced = tuple(_nested(part, made) for part in inner)
     origin = get_origin(hint)
-    if origin is tuple or origin is None or not hasattr(origin, "__class_getitem__"):
-        return tuple[replaced] if origin is tuple else _union(replaced)
-    return origin[replaced]
+    if hasattr(origin, "__class_getitem__"):
+        return origin.__class_getitem__(replaced)
+    return _union(replaced)
 
 
 def _union(parts: tuple[Any, ...]) -> Any:

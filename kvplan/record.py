@@ -24,7 +24,8 @@ class Record:
 
     def __init_subclass__(cls) -> None:
         own = cls.__dict__.get("__annotations__", {})
-        cls.__match_args__ = tuple(name for name, kind in own.items() if not str(kind).startswith("ClassVar"))
+        fields = tuple(name for name, kind in own.items() if not str(kind).startswith("ClassVar"))
+        type.__setattr__(cls, "__match_args__", fields)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         names = self.__match_args__

@@ -10,7 +10,7 @@ from __future__ import annotations
 from kvplan.record import Record
 from enum import Enum
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kvplan.growth import Growth, RowLaw, rows
 from kvplan.units import ceil_div
@@ -88,7 +88,7 @@ class StoredTensor(Record):
         """Bytes of one row."""
         return prod(self.row) * ITEM_BYTES[self.dtype]
 
-    def bytes(self, context: Count, encoder_tokens: int = 0) -> Count:
+    def bytes(self, context: Count, encoder_tokens: int = 0) -> Any:
         """Bytes after `context` tokens of one sequence in one layer."""
         return rows(self.growth, context, encoder_tokens) * self.row_bytes
 

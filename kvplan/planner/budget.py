@@ -132,7 +132,8 @@ def _overheads(cards: int, left_free: int) -> tuple[Overhead, ...]:
             continue
         taken = Range(entry["best_bytes"], entry["low_bytes"], entry["high_bytes"], entry["confidence"])
         if entry["name"] == "runtime_context":  # it lives in the share that utilisation leaves free
-            taken = Range(*(max(0, value - left_free) for value in (taken.best, taken.low, taken.high)), taken.confidence)
+            best, low, high = (max(0, value - left_free) for value in (taken.best, taken.low, taken.high))
+            taken = Range(best, low, high, taken.confidence)
             if not taken.high:
                 continue
         found.append(Overhead(entry["name"], taken, entry["note"], tuple(entry["sources"])))

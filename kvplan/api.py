@@ -1,0 +1,181 @@
+"""The Python surface: the commands as functions, one answer each."""
+
+from __future__ import annotations
+
+import os
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kvplan.catalogue import model_named
+from kvplan.errors import InputError, quoted
+from kvplan.question import Question
+from kvplan.results import FitResult, FormatRow, GpuRow, ModelRow, SizeResult
+from kvplan.spec import ModelSpec, parse_spec
+from kvplan.units import byte_count
+
+if TYPE_CHECKING:
+    from kvplan.gpu import Gpu
+
+Model = str | os.PathLike[str] | ModelSpec | dict[str, Any]
+
+
+def model(source: Model, *, specs: str | None = None) -> ModelSpec:
+    """The model spec that `source` means.
+
+    source: a name, alias, hub id or path; a mapping with the keys of a spec file; or a spec.
+
+    Raises: InputError for an unknown name or a malformed spec; NotCountableError for an attention
+    type kvplan does not know.
+
+    >>> model("llama-70b").name
+    'llama-3.1-70b'
+    """
+    if isinstance(source, ModelSpec):
+        return source
+    if isinstance(source, dict):
+        return parse_spec(source, "mapping")
+    text = str(Path(source)) if isinstance(source, os.PathLike) else source
+    return model_named(text, specs)[0]
+
+
+def size(
+    source: Model,
+    *,
+    ctx: int | str | None = None,
+    batch: int = 1,
+    kv_dtype: str | None = None,
+    k_dtype: str | None = None,
+    v_dtype: str | None = None,
+    index_dtype: str = "fp8",
+    policy: str = "full",
+    tp: int | None = None,
+    pp: int | None = None,
+    ep: int = 1,
+    dp: int | None = None,
+    dcp: int = 1,
+    mtp: int = 0,
+    prefix: int = 0,
+    encoder_tokens: int | None = None,
+    engine: str | None = None,
+    engine_options: dict[str, Any] | None = None,
+    gpu: str | Gpu | None = None,
+    count: int | None = None,
+    utilization: float | str = "0.92",
+    weights: str | int | None = None,
+    available_bytes: int | str | None = None,
+    reserve: int | str = 0,
+    draft: str | None = None,
+    specs: str | None = None,
+    formula: bool = False,
+) -> SizeResult:
+    """How many bytes the cache of a model takes, and whether it fits `gpu`: `kvplan size` for one row.
+
+    ctx: tokens of one sequence, as a number or as text (`128k`, `max`); None is the model's maximum.
+    Bytes are numbers or text (`40GiB`). The other options are the command line's.
+
+    Raises: InputError for bad input, NotCountableError for what cannot be counted, MissingError for
+    `gpu="local"` without a driver.
+
+    >>> size("llama-3.1-70b", ctx="128k", tp=8).per_rank_bytes
+    5242880000
+    """
+    from kvplan.sizing import size_answer
+
+    options = dict(locals())
+    options.pop("size_answer")
+    return size_answer(_question(**options))
+
+
+def fit(
+    source: Model,
+    *,
+    gpu: str | Gpu | None = None,
+    ctx: int | str | None = None,
+    batch: int = 1,
+    **options: Any,
+) -> FitResult:
+    """The longest context for `batch`, the most sequences for `ctx`, the fewest GPUs for both.
+
+    options: those of `size`.
+
+    Raises: as `size` does, and InputError without a GPU or `available_bytes`.
+
+    >>> fit("llama-3.1-8b", ctx=8192, available_bytes="8GiB").max_batch
+    8
+    """
+    from kvplan.planner.inverse import fit_answer
+
+    return fit_answer(_question(source=source, gpu=gpu, ctx=ctx, batch=batch, **options))
+
+
+def models(query: str = "", *, specs: str | None = None) -> list[ModelRow]:
+    """Every model that answers to the words of `query`.
+
+    >>> [row.name for row in models("llama-3.1-70b")]
+    ['llama-3.1-70b']
+    """
+    from kvplan.lists import model_rows
+
+    return model_rows(query, specs)
+
+
+def gpus(query: str = "") -> list[GpuRow]:
+    """Every GPU that answers to the words of `query`.
+
+    >>> [row.name for row in gpus("h100 sxm")]
+    ['h100-sxm-80gb']
+    """
+    from kvplan.lists import gpu_rows
+
+    return gpu_rows(query)
+
+
+def formats(query: str = "") -> list[FormatRow]:
+    """Every cache format that answers to the words of `query`.
+
+    >>> [(row.name, row.bits_with_metadata) for row in formats("q8_0")]
+    [('q8_0', 8.5)]
+    """
+    from kvplan.lists import format_rows
+
+    return format_rows(query)
+
+
+def _question(source: Model, **options: Any) -> Question:
+    """The question behind a call, every value checked for its kind."""
+    specs = options.get("specs")
+    kv_dtype = options.pop("kv_dtype", None)
+    if kv_dtype is not None:
+        if options.get("k_dtype") is not None or options.get("v_dtype") is not None:
+            raise InputError("kv_dtype stands for both k_dtype and v_dtype", "give either kv_dtype, or k_dtype and v_dtype")
+        options["k_dtype"] = options["v_dtype"] = kv_dtype
+    options["reserve_bytes"] = _bytes(options.pop("reserve", 0), "reserve")
+    if options.get("available_bytes") is not None:
+        options["available_bytes"] = _bytes(options["available_bytes"], "available_bytes")
+    if isinstance(options.get("weights"), int):
+        options["weights"] = str(options["weights"])
+    if "utilization" in options:
+        options["utilization"] = _share(options["utilization"])
+    engine_options = options.pop("engine_options", None) or {}
+    pairs = (f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in engine_options.items())
+    for name, least in (("batch", 1), ("tp", 1), ("pp", 1), ("ep", 1), ("dp", 1), ("dcp", 1), ("mtp", 0), ("prefix", 0), ("count", 1), ("encoder_tokens", 1)):
+        value = options.get(name)
+        if value is not None and (type(value) is not int or value < least):
+            raise InputError(f"{name}: found {quoted(value)}, allowed whole numbers from {least}", f"for example {name}={max(least, 1)}")
+    subject: str | ModelSpec = source if isinstance(source, str | ModelSpec) else model(source, specs=specs)
+    try:
+        return Question(model=subject, engine_options=tuple(pairs), **options)
+    except TypeError as error:
+        raise InputError(str(error).replace("Question has no field", "no option called"), "help(kvplan.size) lists the options") from None
+
+
+def _bytes(value: int | str, what: str) -> int:
+    return byte_count(str(value), what)
+
+
+def _share(value: float | str) -> Fraction:
+    share = Fraction(str(value)) if isinstance(value, str | int | float) and len(str(value)) < 30 else Fraction(0)
+    if not 0 < share <= 1:
+        raise InputError(f"utilization: found {quoted(value)}, allowed a share above 0 and at most 1", "for example utilization=0.92")
+    return share
