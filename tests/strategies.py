@@ -5,7 +5,6 @@ Random specs are built as the YAML mappings a user writes, and go through the pa
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -66,8 +65,8 @@ def without_windows(spec: ModelSpec) -> ModelSpec:
         for kind in layer.kinds:
             bounds = {"window": None, "chunk": None} if hasattr(kind, "chunk") else {"window": None}
             kinds.append(kind.model_copy(update=bounds) if kind.type in WINDOWED else kind)
-        runs.append((count, replace(layer, kinds=tuple(kinds))))
-    return replace(spec, runs=tuple(runs))
+        runs.append((count, layer.replace(kinds=tuple(kinds))))
+    return spec.replace(runs=tuple(runs))
 
 
 WINDOWED = ("mha", "mqa", "gqa", "mla")

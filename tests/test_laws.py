@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from fractions import Fraction
 from math import lcm
 from typing import Any
@@ -144,7 +143,7 @@ def test_stages_add_up_to_the_model(spec: ModelSpec, pp: int, context: int) -> N
     """No layer is lost or doubled between stages."""
     assume(pp <= spec.layer_count)
     cache = plan(spec, pp=pp)
-    held = sum(replace(cache, stages=(stage,)).rank_bytes(context) for stage in cache.stages)
+    held = sum(cache.replace(stages=(stage,)).rank_bytes(context) for stage in cache.stages)
     assert cache.total_bytes(context) == held
 
 
