@@ -12,7 +12,7 @@ from kvplan.spec import Layer, ModelSpec
 def spec_values(spec: ModelSpec) -> dict[str, Any]:
     """The plain values of `spec`, in the order a person writes them."""
     written = spec.fields.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
-    last = {key: written.pop(key) for key in ("notes", "sources", "confidence", "expect") if key in written}
+    last: dict[str, Any] = {key: written.pop(key) for key in ("notes", "sources", "confidence", "expect") if key in written}
     written["dtype"] = spec.fields.dtype
     names = _names(spec)
     if len(names) == 1:
