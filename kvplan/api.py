@@ -148,7 +148,10 @@ def _question(source: Model, **options: Any) -> Question:
     kv_dtype = options.pop("kv_dtype", None)
     if kv_dtype is not None:
         if options.get("k_dtype") is not None or options.get("v_dtype") is not None:
-            raise InputError("kv_dtype stands for both k_dtype and v_dtype", "give either kv_dtype, or k_dtype and v_dtype")
+            raise InputError(
+                "kv_dtype stands for both k_dtype and v_dtype",
+                "give either kv_dtype, or k_dtype and v_dtype",
+            )
         options["k_dtype"] = options["v_dtype"] = kv_dtype
     options["reserve_bytes"] = _bytes(options.pop("reserve", 0), "reserve")
     if options.get("available_bytes") is not None:
@@ -158,16 +161,35 @@ def _question(source: Model, **options: Any) -> Question:
     if "utilization" in options:
         options["utilization"] = _share(options["utilization"])
     engine_options = options.pop("engine_options", None) or {}
-    pairs = (f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in engine_options.items())
-    for name, least in (("batch", 1), ("tp", 1), ("pp", 1), ("ep", 1), ("dp", 1), ("dcp", 1), ("mtp", 0), ("prefix", 0), ("count", 1), ("encoder_tokens", 1)):
+    pairs = (
+        f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in engine_options.items()
+    )
+    for name, least in (
+        ("batch", 1),
+        ("tp", 1),
+        ("pp", 1),
+        ("ep", 1),
+        ("dp", 1),
+        ("dcp", 1),
+        ("mtp", 0),
+        ("prefix", 0),
+        ("count", 1),
+        ("encoder_tokens", 1),
+    ):
         value = options.get(name)
         if value is not None and (type(value) is not int or value < least):
-            raise InputError(f"{name}: found {quoted(value)}, allowed whole numbers from {least}", f"for example {name}={max(least, 1)}")
+            raise InputError(
+                f"{name}: found {quoted(value)}, allowed whole numbers from {least}",
+                f"for example {name}={max(least, 1)}",
+            )
     subject: str | ModelSpec = source if isinstance(source, str | ModelSpec) else model(source, specs=specs)
     try:
         return Question(model=subject, engine_options=tuple(pairs), **options)
     except TypeError as error:
-        raise InputError(str(error).replace("Question has no field", "no option called"), "help(kvplan.size) lists the options") from None
+        raise InputError(
+            str(error).replace("Question has no field", "no option called"),
+            "help(kvplan.size) lists the options",
+        ) from None
 
 
 def _bytes(value: int | str, what: str) -> int:
@@ -177,5 +199,8 @@ def _bytes(value: int | str, what: str) -> int:
 def _share(value: float | str) -> Fraction:
     share = Fraction(str(value)) if isinstance(value, str | int | float) and len(str(value)) < 30 else Fraction(0)
     if not 0 < share <= 1:
-        raise InputError(f"utilization: found {quoted(value)}, allowed a share above 0 and at most 1", "for example utilization=0.92")
+        raise InputError(
+            f"utilization: found {quoted(value)}, allowed a share above 0 and at most 1",
+            "for example utilization=0.92",
+        )
     return share

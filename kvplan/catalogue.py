@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from kvplan.record import Record
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kvplan.errors import InputError, NotCountableError, nearest, quoted
+from kvplan.record import Record
 from kvplan.spec import ModelSpec, parse_spec
 from kvplan.yaml_text import MOST_BYTES, load_yaml
 
@@ -54,7 +54,10 @@ def read_text(path: Path) -> str:
         with path.open("rb") as file:
             data = file.read(MOST_BYTES + 1)
     except (OSError, ValueError) as error:
-        raise InputError(f"{shown} cannot be read: {getattr(error, 'strerror', None) or 'bad path'}", "check the path and its permissions") from None
+        raise InputError(
+            f"{shown} cannot be read: {getattr(error, 'strerror', None) or 'bad path'}",
+            "check the path and its permissions",
+        ) from None
     if len(data) > MOST_BYTES:
         raise InputError(f"{shown} is larger than {MOST_BYTES:,} bytes", "a spec is a small file")
     try:
@@ -71,7 +74,10 @@ def spec_folders(own: str | None = None) -> list[Path]:
     folders = [Path(p) for p in (own or os.environ.get("KVPLAN_SPECS", "")).split(os.pathsep) if p]
     for folder in folders:
         if not folder.is_dir():
-            raise InputError(f"--specs: {quoted(str(folder))} is not a folder", "give the folder that holds your .yaml specs")
+            raise InputError(
+                f"--specs: {quoted(str(folder))} is not a folder",
+                "give the folder that holds your .yaml specs",
+            )
     return [*folders, SHIPPED_SPECS]
 
 
@@ -160,7 +166,11 @@ def _words(pattern: re.Pattern[bytes], head: bytes) -> list[str]:
     match = pattern.search(head)
     if match is None:
         return []
-    return [word.strip().strip("'\"").lower() for word in match.group(1).decode("utf-8", "replace").split(",") if word.strip()]
+    return [
+        word.strip().strip("'\"").lower()
+        for word in match.group(1).decode("utf-8", "replace").split(",")
+        if word.strip()
+    ]
 
 
 def _nearest_names(text: str, folders: list[Path], command: str) -> str:

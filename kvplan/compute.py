@@ -8,10 +8,9 @@ Source: Vaswani et al. 2017 (complexity table); Shazeer 2019 (arXiv:1911.02150) 
 
 from __future__ import annotations
 
-from kvplan.record import Record
-
 from kvplan.attention import AttentionKind
 from kvplan.growth import Chunk, Constant, RowLaw, Window
+from kvplan.record import Record
 from kvplan.spec import ModelSpec
 
 
@@ -99,7 +98,9 @@ def _attends(kind: AttentionKind) -> bool:
     tensors = kind.cache_tensors()
     if not tensors:
         return kind.type == "shared"
-    return not all(isinstance(t.growth, Constant) for t in tensors) and not all(t.role.value == "index" for t in tensors)
+    return not all(isinstance(t.growth, Constant) for t in tensors) and not all(
+        t.role.value == "index" for t in tensors
+    )
 
 
 def decode_pair_flops(spec: ModelSpec, context: int) -> int:
@@ -110,4 +111,3 @@ def decode_pair_flops(spec: ModelSpec, context: int) -> int:
             limit = _limit(kind)
             total += count * kind.pair_flops() * (min(context, limit) if limit else context)
     return total
-

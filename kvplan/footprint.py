@@ -10,7 +10,6 @@ in whole integers, or elementwise over integer arrays by the same lines of code.
 
 from __future__ import annotations
 
-from kvplan.record import Record
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from kvplan.errors import InputError
 from kvplan.formats import INDEX_FORMATS, Format, format_named
 from kvplan.growth import Growth, PerEncoderToken, Unflushed, divisible, filled_after, period, rows, shared_rows, slope
 from kvplan.policy import law_kept
+from kvplan.record import Record
 from kvplan.spec import Layer, ModelSpec, Runs
 from kvplan.tensor import CacheTensor, Role, StoredTensor
 from kvplan.workload import Workload
@@ -160,7 +160,17 @@ class CachePlan(Record):
             tensor_bytes = sum(part.bytes for part in stored)
             tensor_ = item.tensor
             found.append(
-                Part(item.layers, tensor_.name, tensor_.role.value, tensor_.row, kept, tensor_bytes, tensor_.shards, item.format, tuple(stored))
+                Part(
+                    item.layers,
+                    tensor_.name,
+                    tensor_.role.value,
+                    tensor_.row,
+                    kept,
+                    tensor_bytes,
+                    tensor_.shards,
+                    item.format,
+                    tuple(stored),
+                ),
             )
         return found
 
@@ -176,7 +186,7 @@ class CachePlan(Record):
 
 def _maximum(a: Count, b: Count) -> Count:
     if type(a) is int and type(b) is int:
-        return a if a > b else b
+        return max(b, a)
     import numpy
 
     return numpy.maximum(a, b)
@@ -284,11 +294,17 @@ def _encoder_tokens(spec: ModelSpec, workload: Workload, runs: Runs) -> int:
     needs = any(isinstance(t.growth, PerEncoderToken) for _, layer in runs for t in layer.tensors())
     if not needs:
         if workload.encoder_tokens is not None:
-            raise InputError(f"--encoder-tokens: {spec.name} has no cross-attention", "leave the option out; images in the text count as context")
+            raise InputError(
+                f"--encoder-tokens: {spec.name} has no cross-attention",
+                "leave the option out; images in the text count as context",
+            )
         return 0
     tokens = workload.encoder_tokens or spec.fields.encoder_tokens
     if tokens is None:
-        raise InputError(f"{spec.source}: encoder_tokens: missing, and {spec.name} attends to an encoder of any length", "add --encoder-tokens N")
+        raise InputError(
+            f"{spec.source}: encoder_tokens: missing, and {spec.name} attends to an encoder of any length",
+            "add --encoder-tokens N",
+        )
     return tokens
 
 
@@ -318,4 +334,3 @@ def pipeline_stages(runs: Runs, stages: int, source: str = "--pp") -> list[Runs]
             remaining[:1] = [(count - use, layer)] if count > use else []
         slices.append(tuple(taken))
     return slices
-

@@ -7,12 +7,12 @@ and its parameters; a new format of a known family is one line of `FORMATS`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from kvplan.record import Record
 from functools import partial
 from math import prod
 
 from kvplan.errors import InputError, did_you_mean, quoted
-from kvplan.growth import Behind, Flushed, Growth, Grouped, Newest, RowLaw, Unflushed
+from kvplan.growth import Behind, Flushed, Grouped, Growth, Newest, RowLaw, Unflushed
+from kvplan.record import Record
 from kvplan.tensor import CacheTensor, Role, StoredTensor
 from kvplan.units import ceil_div
 
@@ -64,15 +64,26 @@ def packed(bits: int, tensor: CacheTensor, partner: CacheTensor | None, kept: Ro
 
 
 def blocks(
-    size: int, block_bytes: int, name: str, tensor: CacheTensor, partner: CacheTensor | None, kept: RowLaw, model_dtype: str
+    size: int,
+    block_bytes: int,
+    name: str,
+    tensor: CacheTensor,
+    partner: CacheTensor | None,
+    kept: RowLaw,
+    model_dtype: str,
 ) -> Stored:
-    """ggml blocks: `size` elements in `block_bytes`, running across the heads of a row."""
+    """Ggml blocks: `size` elements in `block_bytes`, running across the heads of a row."""
     _must_divide(name, tensor.elements, size, "elements of a row")
     return (StoredTensor("data", (tensor.elements // size, block_bytes), "uint8", kept),)
 
 
 def per_head(
-    bits: int, scale: str, tensor: CacheTensor, partner: CacheTensor | None, kept: RowLaw, model_dtype: str
+    bits: int,
+    scale: str,
+    tensor: CacheTensor,
+    partner: CacheTensor | None,
+    kept: RowLaw,
+    model_dtype: str,
 ) -> Stored:
     """Codes packed per head with one `scale` beside each head of each row."""
     heads, width = _heads(tensor)
@@ -109,7 +120,7 @@ def turbo(
     kept: RowLaw,
     model_dtype: str,
 ) -> Stored:
-    """vLLM's TurboQuant slot: K and V of a head side by side, the sum rounded up to an even number."""
+    """VLLM's TurboQuant slot: K and V of a head side by side, the sum rounded up to an even number."""
     heads, width = _heads(tensor)
     if tensor.role is Role.K:
         return (StoredTensor("data", (heads, ceil_div(width * k_bits, 8) + k_extra), "uint8", kept),)
@@ -209,7 +220,15 @@ def _grouped_integers(bits: int, group: int) -> Format:
 
 def _kivi(bits: int) -> Format:
     codec = partial(kivi, bits, 32, 128, f"kivi{bits}")
-    return Format(f"kivi{bits}", bits, codec, HEADS, "K per channel, V per token, groups of 32, residual 128", KIVI, True)
+    return Format(
+        f"kivi{bits}",
+        bits,
+        codec,
+        HEADS,
+        "K per channel, V per token, groups of 32, residual 128",
+        KIVI,
+        True,
+    )
 
 
 def _turbo(name: str, k_bits: int, k_extra: int, v_bits: int, v_extra: int) -> Format:
@@ -231,8 +250,22 @@ FORMATS: dict[str, Format] = {
         Format("bf16", 16, partial(plain, "bf16"), ANY, "bfloat16", "torch.bfloat16, 2 bytes"),
         Format("fp8", 8, partial(plain, "fp8_e4m3"), ROWS, "8-bit float, one scale per tensor outside the cache", VLLM),
         Format("fp8_e5m2", 8, partial(plain, "fp8_e5m2"), ROWS, "8-bit float, no scale", VLLM),
-        Format("int8", 8, partial(plain, "int8"), ROWS, "8-bit codes alone, no scales", "arithmetic: 1 byte per element"),
-        Format("int4", 4, partial(packed, 4), ROWS, "the textbook's half byte: codes alone, no scales", "arithmetic: 0.5 byte per element"),
+        Format(
+            "int8",
+            8,
+            partial(plain, "int8"),
+            ROWS,
+            "8-bit codes alone, no scales",
+            "arithmetic: 1 byte per element",
+        ),
+        Format(
+            "int4",
+            4,
+            partial(packed, 4),
+            ROWS,
+            "the textbook's half byte: codes alone, no scales",
+            "arithmetic: 0.5 byte per element",
+        ),
         Format("int2", 2, partial(packed, 2), ROWS, "codes alone, no scales", "arithmetic: 0.25 byte per element"),
         _ggml("q8_0", 8, 34),
         _ggml("q5_1", 5, 24),
@@ -240,10 +273,31 @@ FORMATS: dict[str, Format] = {
         _ggml("q4_1", 4, 20),
         _ggml("q4_0", 4, 18),
         _ggml("iq4_nl", 4, 18),
-        Format("nvfp4", 4, partial(grouped, 4, 16, (("scale", "fp8_e4m3"),), "nvfp4"), HEADS, "e2m1 codes, one fp8 scale per 16", VLLM),
-        Format("int8_per_token_head", 8, partial(per_head, 8, "fp32"), HEADS, "one fp32 scale per token and head", VLLM),
+        Format(
+            "nvfp4",
+            4,
+            partial(grouped, 4, 16, (("scale", "fp8_e4m3"),), "nvfp4"),
+            HEADS,
+            "e2m1 codes, one fp8 scale per 16",
+            VLLM,
+        ),
+        Format(
+            "int8_per_token_head",
+            8,
+            partial(per_head, 8, "fp32"),
+            HEADS,
+            "one fp32 scale per token and head",
+            VLLM,
+        ),
         Format("fp8_per_token_head", 8, partial(per_head, 8, "fp32"), HEADS, "one fp32 scale per token and head", VLLM),
-        Format("int4_per_token_head", 4, partial(per_head, 4, "fp32"), HEADS, "one fp32 word (scale, packed zero) per token and head", VLLM),
+        Format(
+            "int4_per_token_head",
+            4,
+            partial(per_head, 4, "fp32"),
+            HEADS,
+            "one fp32 word (scale, packed zero) per token and head",
+            VLLM,
+        ),
         _turbo("k8v4", 8, 0, 4, 4),
         _turbo("4bit_nc", 4, 2, 4, 4),
         _turbo("k3v4_nc", 3, 2, 4, 4),
@@ -251,20 +305,44 @@ FORMATS: dict[str, Format] = {
         *(_grouped_integers(bits, group) for bits in (8, 4, 2) for group in (32, 64, 128)),
         _kivi(4),
         _kivi(2),
-        Format("fp8_ds_mla", 8, partial(ds_mla, 8, 128, "fp32", "bf16", "fp8_ds_mla"), frozenset({Role.LATENT, Role.ENTRY}),
-               "fp8 latent, fp32 scale per 128, bf16 RoPE part; 656 B for 512 + 64", "FlashMLA README; " + VLLM),
-        Format("nvfp4_ds_mla", 4, partial(ds_mla, 4, 16, "fp8_e4m3", "fp8_e4m3", "nvfp4_ds_mla"), frozenset({Role.LATENT}),
-               "e2m1 latent, fp8 scale per 16, fp8 RoPE part; 352 B for 512 + 64", VLLM),
+        Format(
+            "fp8_ds_mla",
+            8,
+            partial(ds_mla, 8, 128, "fp32", "bf16", "fp8_ds_mla"),
+            frozenset({Role.LATENT, Role.ENTRY}),
+            "fp8 latent, fp32 scale per 128, bf16 RoPE part; 656 B for 512 + 64",
+            "FlashMLA README; " + VLLM,
+        ),
+        Format(
+            "nvfp4_ds_mla",
+            4,
+            partial(ds_mla, 4, 16, "fp8_e4m3", "fp8_e4m3", "nvfp4_ds_mla"),
+            frozenset({Role.LATENT}),
+            "e2m1 latent, fp8 scale per 16, fp8 RoPE part; 352 B for 512 + 64",
+            VLLM,
+        ),
     )
 }
 ALIASES = {"fp8_e4m3": "fp8", "f16": "fp16", "f32": "fp32", "float16": "fp16", "float32": "fp32", "bfloat16": "bf16"}
 
 INDEX = "vLLM 0.33.0 and DeepSeek-V3.2 inference code: 128 values and their scale"
 INDEX_FORMATS: dict[str, Format] = {
-    "fp8": Format("fp8", 8, partial(grouped, 8, 128, (("scale", "fp32"),), "index fp8"), frozenset({Role.INDEX}),
-                  "one fp32 scale per 128; 132 B for 128 values", INDEX),
-    "mxfp4": Format("mxfp4", 4, partial(grouped, 4, 32, (("scale", "ue8m0"),), "index mxfp4"), frozenset({Role.INDEX}),
-                    "one ue8m0 scale per 32; 68 B for 128 values", INDEX),
+    "fp8": Format(
+        "fp8",
+        8,
+        partial(grouped, 8, 128, (("scale", "fp32"),), "index fp8"),
+        frozenset({Role.INDEX}),
+        "one fp32 scale per 128; 132 B for 128 values",
+        INDEX,
+    ),
+    "mxfp4": Format(
+        "mxfp4",
+        4,
+        partial(grouped, 4, 32, (("scale", "ue8m0"),), "index mxfp4"),
+        frozenset({Role.INDEX}),
+        "one ue8m0 scale per 32; 68 B for 128 values",
+        INDEX,
+    ),
     "bf16": FORMATS["bf16"],
     "fp16": FORMATS["fp16"],
     "fp32": FORMATS["fp32"],

@@ -91,6 +91,8 @@ def formula_text(plan: CachePlan, context: int, batch: int, prefix: int) -> str:
             many = f" x {batch:,} sequences" if batch > 1 and not shared else ""
             if shared:
                 many = f" ({shared:,} of them shared: {batch:,} x {alive - shared:,} + {shared:,})"
-            lines.append(f"{name}: {item.layers:,} layers x [{shape}] x {ITEM_BYTES[tensor.dtype]} B x {row_text}{many} = {count:,} B")
+            lines.append(
+                f"{name}: {item.layers:,} layers x [{shape}] x {ITEM_BYTES[tensor.dtype]} B x {row_text}{many} = {count:,} B",
+            )
     lines.append(f"total = {total:,} B")
     return "\n".join(lines)

@@ -107,17 +107,31 @@ def local_gpu() -> Gpu:
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
-        raise MissingError(f"--gpu local: no NVIDIA driver answers ({error})", "name the GPU instead: `kvplan gpus` lists them") from None
+        raise MissingError(
+            f"--gpu local: no NVIDIA driver answers ({error})",
+            "name the GPU instead: `kvplan gpus` lists them",
+        ) from None
     try:
         if pynvml.nvmlDeviceGetCount() < 1:
-            raise MissingError("--gpu local: the driver reports no GPU", "name the GPU instead: `kvplan gpus` lists them")
+            raise MissingError(
+                "--gpu local: the driver reports no GPU",
+                "name the GPU instead: `kvplan gpus` lists them",
+            )
         handle = pynvml.nvmlDeviceGetHandleByIndex(0)
         memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
         title = str(pynvml.nvmlDeviceGetName(handle))
         driver = str(pynvml.nvmlSystemGetDriverVersion())
     except pynvml.NVMLError as error:
-        raise MissingError(f"--gpu local: the driver does not report memory ({error})", "give bytes instead, for example --gpu 80GiB") from None
+        raise MissingError(
+            f"--gpu local: the driver does not report memory ({error})",
+            "give bytes instead, for example --gpu 80GiB",
+        ) from None
     finally:
         pynvml.nvmlShutdown()
-    found = Memory(total_bytes=int(memory.total), free_bytes=int(memory.free), basis=f"NVML, driver {driver}", confidence="high")
+    found = Memory(
+        total_bytes=int(memory.total),
+        free_bytes=int(memory.free),
+        basis=f"NVML, driver {driver}",
+        confidence="high",
+    )
     return Gpu.model_construct(name="local", title=title, memory=found, aliases=[])

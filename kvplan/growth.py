@@ -9,10 +9,11 @@ context (int) or a million of them (integer arrays).
 
 from __future__ import annotations
 
-from kvplan.record import Record
 from fractions import Fraction
 from math import lcm
 from typing import TYPE_CHECKING, Any, assert_never
+
+from kvplan.record import Record
 
 if TYPE_CHECKING:
     from numpy import int64
@@ -116,7 +117,7 @@ Growth = RowLaw | Flushed | Unflushed | Behind | Newest | Grouped
 def minimum(a: Any, b: Any) -> Any:
     """The smaller of two counts, elementwise where either is an array."""
     if type(a) is int and type(b) is int:
-        return a if a < b else b
+        return min(b, a)
     import numpy
 
     return numpy.minimum(a, b)

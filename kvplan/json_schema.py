@@ -46,7 +46,12 @@ def _model(record: type[Record], made: dict[type[Record], Any]) -> Any:
         hints = get_type_hints(record)
         fields: dict[str, Any] = {name: (_nested(hints[name], made), ...) for name in record.__match_args__}
         description = (record.__doc__ or "").strip()
-        made[record] = create_model(record.__name__, __doc__=description, __config__=ConfigDict(extra="forbid"), **fields)
+        made[record] = create_model(
+            record.__name__,
+            __doc__=description,
+            __config__=ConfigDict(extra="forbid"),
+            **fields,
+        )
     return made[record]
 
 

@@ -93,7 +93,7 @@ def gpu_rows(query: str = "") -> list[GpuRow]:
                 bandwidth_gb_per_second=gpu.bandwidth.get("gb_per_second"),
                 bf16_tflops=gpu.tflops.get("bf16"),
                 memory_confidence=gpu.memory.confidence,
-            )
+            ),
         )
     return found
 
@@ -138,4 +138,8 @@ def engine_rows(query: str = "") -> list[EngineRow]:
     from kvplan.engine import ENGINES, engine_class
 
     engines = [engine_class(name) for name in ENGINES]
-    return [EngineRow(e.NAME, e.VERSIONS, e.SUMMARY, tuple(e.OPTIONS), e.SOURCE) for e in engines if matches(query, e.NAME, e.SUMMARY)]
+    return [
+        EngineRow(e.NAME, e.VERSIONS, e.SUMMARY, tuple(e.OPTIONS), e.SOURCE)
+        for e in engines
+        if matches(query, e.NAME, e.SUMMARY)
+    ]

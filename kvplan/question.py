@@ -122,7 +122,10 @@ def _context(question: Question, spec: ModelSpec, hints: list[str]) -> int:
     most = spec.fields.max_context
     if question.ctx is None or question.ctx == "max":
         if most is None:
-            raise InputError(f"{spec.source}: max_context: missing, and no --ctx was given", "add --ctx, for example --ctx 32k")
+            raise InputError(
+                f"{spec.source}: max_context: missing, and no --ctx was given",
+                "add --ctx, for example --ctx 32k",
+            )
         if question.ctx is None:
             hints.append(f"no --ctx given: counting the maximum of {spec.name}, {most:,} tokens")
         return most
@@ -131,9 +134,14 @@ def _context(question: Question, spec: ModelSpec, hints: list[str]) -> int:
         raise InputError(f"--ctx: found {context}, allowed whole numbers of tokens from 1", "for example --ctx 32k")
     if most is not None and context > most:
         hints.append(f"{context:,} tokens are past the maximum of {spec.name}, {most:,}")
-    elif most is not None and most & (most - 1) == 0 and context * 1024 == most * 1000:
-        hints.append(f"{spec.name} goes to {most:,} tokens: --ctx max")
-    elif most is not None and most & (most - 1) == 0 and context * 1024**2 == most * 1000**2:
+    elif (
+        most is not None
+        and most & (most - 1) == 0
+        and context * 1024 == most * 1000
+        or most is not None
+        and most & (most - 1) == 0
+        and context * 1024**2 == most * 1000**2
+    ):
         hints.append(f"{spec.name} goes to {most:,} tokens: --ctx max")
     return context
 
@@ -159,5 +167,8 @@ def layout(question: Question, hints: list[str]) -> tuple[int, int, int]:
             hints.append(f"--count {count} holds {count // ranks} replicas of {ranks} cards")
         return tp, pp or 1, count // ranks
     if count != ranks:
-        raise InputError(f"--count: found {count}, but tp x pp x dp is {ranks}", f"--count {ranks}, or change --tp, --pp or --dp")
+        raise InputError(
+            f"--count: found {count}, but tp x pp x dp is {ranks}",
+            f"--count {ranks}, or change --tp, --pp or --dp",
+        )
     return tp, pp or 1, dp or 1

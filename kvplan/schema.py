@@ -19,7 +19,10 @@ def validated(cls: type[M], values: Any, source: str, beside: tuple[str, ...] = 
     Raises: InputError that says field, found and allowed; NotCountableError as kinds raise it.
     """
     if not isinstance(values, dict):
-        raise InputError(f"{source}: found {quoted(values)}, allowed a mapping of keys", f"start with `{_first_key(cls)}:`")
+        raise InputError(
+            f"{source}: found {quoted(values)}, allowed a mapping of keys",
+            f"start with `{_first_key(cls)}:`",
+        )
     try:
         return cls.model_validate(values)
     except ValidationError as error:
@@ -40,7 +43,10 @@ def _first_problem(error: ValidationError, cls: type[BaseModel], source: str, be
         fix = did_you_mean(str(problem["loc"][-1]), known, f"known keys: {', '.join(known)}")
         return InputError(f"{where}: unknown key", fix)
     if kind == "missing":
-        return InputError(f"{where}: missing", f"add `{place.rsplit('.', 1)[-1]}:`; `kvplan show llama-3.1-70b` prints a whole spec")
+        return InputError(
+            f"{where}: missing",
+            f"add `{place.rsplit('.', 1)[-1]}:`; `kvplan show llama-3.1-70b` prints a whole spec",
+        )
     message = problem["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
     if kind == "value_error":
         return InputError(f"{where}: {message}", "mend one of the two")

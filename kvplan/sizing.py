@@ -108,10 +108,17 @@ def _notes(asked: Subject) -> list[str]:
     w, plan = asked.workload, asked.plan
     copied = plan.copied_bytes(w.context, w.batch, w.prefix)
     if copied:
-        held = {f"{item.tensor.name} has {shards:,} {'shard' if shards == 1 else 'shards'}" for item, _, shards in plan.copies}
-        notes.append(f"ranks hold copies: {', '.join(sorted(held))} for tp {w.tp:,}; the copies take {iec(copied)} over the replica")
+        held = {
+            f"{item.tensor.name} has {shards:,} {'shard' if shards == 1 else 'shards'}"
+            for item, _, shards in plan.copies
+        }
+        notes.append(
+            f"ranks hold copies: {', '.join(sorted(held))} for tp {w.tp:,}; the copies take {iec(copied)} over the replica",
+        )
     if "int4" in (w.k_dtype, w.v_dtype):
-        notes.append("int4 is the textbook's half byte per element, without scales: real formats take more (int4_g64, q4_0, nvfp4)")
+        notes.append(
+            "int4 is the textbook's half byte per element, without scales: real formats take more (int4_g64, q4_0, nvfp4)",
+        )
     if w.dp > 1:
         notes.append(f"batch and bytes are per replica; {w.dp} replicas hold {w.dp} times as much")
     return notes

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from kvplan.record import Record
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from kvplan.attention import AttentionKind, kind_class
 from kvplan.errors import InputError, KvplanError, NotCountableError, quoted
+from kvplan.record import Record
 from kvplan.schema import at, validated
 from kvplan.tensor import CacheTensor
 
@@ -121,7 +121,10 @@ def parse_spec(values: Any, source: str) -> ModelSpec:
     Raises: InputError for anything malformed; NotCountableError for an unknown attention type.
     """
     if not isinstance(values, dict):
-        raise InputError(f"{source}: found {quoted(values)}, allowed a mapping with name, layers and attention", "start with `name:`")
+        raise InputError(
+            f"{source}: found {quoted(values)}, allowed a mapping with name, layers and attention",
+            "start with `name:`",
+        )
     rest = {key: value for key, value in values.items() if key not in _LAYER_KEYS}
     fields = validated(SpecFields, rest, source, _LAYER_KEYS)
     runs = _runs(values, source)
@@ -134,11 +137,17 @@ def _runs(values: dict[str, Any], source: str) -> Runs:
     layers = values.get("layers")
     if isinstance(layers, list):
         if "attention" in values or "pattern" in values:
-            raise InputError(f"{source}: layers: found a list of groups beside `attention` or `pattern`", "put the attention into the groups")
+            raise InputError(
+                f"{source}: layers: found a list of groups beside `attention` or `pattern`",
+                "put the attention into the groups",
+            )
         return _group_runs(layers, source)
     count = _whole(layers, f"{source}: layers", MOST_LAYERS)
     if "attention" not in values:
-        raise InputError(f"{source}: attention: missing", "add `attention: {type: gqa, heads: 64, kv_heads: 8, head_dim: 128}`")
+        raise InputError(
+            f"{source}: attention: missing",
+            "add `attention: {type: gqa, heads: 64, kv_heads: 8, head_dim: 128}`",
+        )
     attention, pattern = values["attention"], values.get("pattern")
     if pattern is None:
         return ((count, Layer("layer", _kinds(attention, f"{source}: attention"))),)
@@ -147,12 +156,18 @@ def _runs(values: dict[str, Any], source: str) -> Runs:
 
 def _group_runs(groups: list[Any], source: str) -> Runs:
     if not 1 <= len(groups) <= MOST_LAYERS:
-        raise InputError(f"{source}: layers: found {len(groups):,} groups, allowed 1 to {MOST_LAYERS:,}", "list each group once, with its count")
+        raise InputError(
+            f"{source}: layers: found {len(groups):,} groups, allowed 1 to {MOST_LAYERS:,}",
+            "list each group once, with its count",
+        )
     runs = []
     for number, group in enumerate(groups):
         place = f"{source}: layers.{number}"
         if not isinstance(group, dict) or set(group) != {"count", "attention"}:
-            raise InputError(f"{place}: found {quoted(group)}, allowed {{count: N, attention: {{...}}}}", "each group has count and attention")
+            raise InputError(
+                f"{place}: found {quoted(group)}, allowed {{count: N, attention: {{...}}}}",
+                "each group has count and attention",
+            )
         count = _whole(group["count"], f"{place}.count", MOST_LAYERS)
         runs.append((count, Layer(f"group {number + 1}", _kinds(group["attention"], f"{place}.attention"))))
     if sum(count for count, _ in runs) > MOST_LAYERS:
@@ -162,15 +177,30 @@ def _group_runs(groups: list[Any], source: str) -> Runs:
 
 def _pattern_runs(count: int, pattern: Any, attention: Any, source: str) -> Runs:
     if not isinstance(attention, dict) or "type" in attention:
-        raise InputError(f"{source}: attention: a pattern needs named attentions", "write `attention: {local: {...}, global: {...}}`")
+        raise InputError(
+            f"{source}: attention: a pattern needs named attentions",
+            "write `attention: {local: {...}, global: {...}}`",
+        )
     if not isinstance(pattern, list) or not 1 <= len(pattern) <= MOST_LAYERS:
-        raise InputError(f"{source}: pattern: found {quoted(pattern)}, allowed a list of names from `attention`", "for example [local, local, global]")
+        raise InputError(
+            f"{source}: pattern: found {quoted(pattern)}, allowed a list of names from `attention`",
+            "for example [local, local, global]",
+        )
     if len(pattern) > count:
-        raise InputError(f"{source}: pattern: {len(pattern):,} names for {count:,} layers", "the pattern may not be longer than the model")
-    layers = {name: Layer(str(name), _kinds(kinds, f"{source}: attention.{quoted(name)}")) for name, kinds in attention.items()}
+        raise InputError(
+            f"{source}: pattern: {len(pattern):,} names for {count:,} layers",
+            "the pattern may not be longer than the model",
+        )
+    layers = {
+        name: Layer(str(name), _kinds(kinds, f"{source}: attention.{quoted(name)}"))
+        for name, kinds in attention.items()
+    }
     unknown = [name for name in pattern if not isinstance(name, str) or name not in layers]
     if unknown:
-        raise InputError(f"{source}: pattern: found {quoted(unknown[0])}, allowed {', '.join(map(quoted, layers))}", "use the names in `attention`")
+        raise InputError(
+            f"{source}: pattern: found {quoted(unknown[0])}, allowed {', '.join(map(quoted, layers))}",
+            "use the names in `attention`",
+        )
     unused = [name for name in layers if name not in pattern]
     if unused:
         raise InputError(f"{source}: attention: {quoted(unused[0])} is not in the pattern", "use it or remove it")
@@ -188,13 +218,20 @@ def _kinds(value: Any, place: str) -> tuple[AttentionKind, ...]:
     """One attention mapping, or the list of those that a layer holds at once."""
     several = value if isinstance(value, list) else [value]
     if not 1 <= len(several) <= 8:
-        raise InputError(f"{place}: found {len(several)} attentions, allowed 1 to 8 in one layer", "list what one layer holds")
+        raise InputError(
+            f"{place}: found {len(several)} attentions, allowed 1 to 8 in one layer",
+            "list what one layer holds",
+        )
     return tuple(_kind(one, place if len(several) == 1 else f"{place}.{i}") for i, one in enumerate(several))
 
 
 def _kind(value: Any, place: str) -> AttentionKind:
     if not isinstance(value, dict) or "type" not in value:
-        hint = "add `pattern:` to say which layer has which" if isinstance(value, dict) and value and all(isinstance(v, dict) for v in value.values()) else "for example {type: gqa, heads: 64, kv_heads: 8, head_dim: 128}"
+        hint = (
+            "add `pattern:` to say which layer has which"
+            if isinstance(value, dict) and value and all(isinstance(v, dict) for v in value.values())
+            else "for example {type: gqa, heads: 64, kv_heads: 8, head_dim: 128}"
+        )
         raise InputError(f"{place}: found {quoted(value)}, allowed a mapping with a `type`", hint)
     try:
         cls = kind_class(value["type"])
@@ -207,7 +244,10 @@ def _kind(value: Any, place: str) -> AttentionKind:
 def _draft(value: Any, runs: Runs, source: str) -> Layer | None:
     if value is not None:
         if not isinstance(value, dict) or not {"attention"} <= set(value) <= {"count", "attention"}:
-            raise InputError(f"{source}: draft: found {quoted(value)}, allowed {{count: 1, attention: {{...}}}}", "say what one draft layer keeps")
+            raise InputError(
+                f"{source}: draft: found {quoted(value)}, allowed {{count: 1, attention: {{...}}}}",
+                "say what one draft layer keeps",
+            )
         _whole(value.get("count", 1), f"{source}: draft.count", MOST_LAYERS)
         return Layer("draft", _kinds(value["attention"], f"{source}: draft.attention"))
     distinct = {layer.kinds for _, layer in runs}
@@ -217,17 +257,30 @@ def _draft(value: Any, runs: Runs, source: str) -> Layer | None:
 def _whole(value: Any, place: str, most: int) -> int:
     if type(value) is not int or not 1 <= value <= most:
         found = "nothing" if value is None else quoted(value)
-        raise InputError(f"{place}: found {found}, allowed whole numbers from 1 to {most:,}", f"for example {place.rsplit(' ', 1)[-1]}: 80")
+        raise InputError(
+            f"{place}: found {found}, allowed whole numbers from 1 to {most:,}",
+            f"for example {place.rsplit(' ', 1)[-1]}: 80",
+        )
     return value
 
 
 def _check_weights(fields: SpecFields, source: str) -> None:
     total = sum(part.parameters for part in fields.weights)
     if fields.weights and fields.parameters is not None and total != fields.parameters:
-        raise InputError(f"{source}: weights: parts hold {total:,} parameters, `parameters` says {fields.parameters:,}", "make the parts add up")
+        raise InputError(
+            f"{source}: weights: parts hold {total:,} parameters, `parameters` says {fields.parameters:,}",
+            "make the parts add up",
+        )
 
 
-def inline_spec(layers: int, kv_heads: int, head_dim: int, heads: int | None = None, window: int | None = None, dtype: str = "bf16") -> ModelSpec:
+def inline_spec(
+    layers: int,
+    kv_heads: int,
+    head_dim: int,
+    heads: int | None = None,
+    window: int | None = None,
+    dtype: str = "bf16",
+) -> ModelSpec:
     """A uniform model given by its numbers alone, as `kvplan size --layers … --kv-heads … --head-dim …`.
 
     Raises: InputError when the numbers contradict each other.

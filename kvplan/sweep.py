@@ -55,12 +55,27 @@ def sweep(
     spec = model(source)
     contexts, batches = _counts(ctx, "ctx"), _counts(batch, "batch")
     if prefix > int(contexts.min()):
-        raise InputError(f"prefix: found {prefix:,}, allowed at most the shortest context, {int(contexts.min()):,}", "lower the prefix")
+        raise InputError(
+            f"prefix: found {prefix:,}, allowed at most the shortest context, {int(contexts.min()):,}",
+            "lower the prefix",
+        )
     formats = kv_dtype if isinstance(kv_dtype, tuple) else (kv_dtype,)
     weighed = []
     for name in formats:
         chosen = policy_named(policy)
-        lengths = Workload(int(contexts.min()), k_dtype=name, v_dtype=name, policy=chosen, policy_text=policy, tp=tp, pp=pp, dcp=dcp, mtp=mtp, prefix=prefix, encoder_tokens=encoder_tokens)
+        lengths = Workload(
+            int(contexts.min()),
+            k_dtype=name,
+            v_dtype=name,
+            policy=chosen,
+            policy_text=policy,
+            tp=tp,
+            pp=pp,
+            dcp=dcp,
+            mtp=mtp,
+            prefix=prefix,
+            encoder_tokens=encoder_tokens,
+        )
         plan = cache_plan(spec, lengths)
         weigh: Any = plan.rank_bytes if per_rank else plan.total_bytes
         ceiling = int(plan.total_bytes(int(contexts.max()) + plan.dip_tokens(), int(batches.max())))
@@ -76,6 +91,14 @@ def _counts(values: ArrayLike, what: str) -> NDArray[Any]:
     Raises: InputError for anything that is not a whole number from 1.
     """
     array = np.asarray(values)
-    if array.size == 0 or not np.issubdtype(array.dtype, np.integer) or int(array.min()) < 1 or int(array.max()) > MOST_TOKENS:
-        raise InputError(f"{what}: allowed whole numbers from 1 to {MOST_TOKENS:,}", f"for example {what}=[8192, 131072]")
+    if (
+        array.size == 0
+        or not np.issubdtype(array.dtype, np.integer)
+        or int(array.min()) < 1
+        or int(array.max()) > MOST_TOKENS
+    ):
+        raise InputError(
+            f"{what}: allowed whole numbers from 1 to {MOST_TOKENS:,}",
+            f"for example {what}=[8192, 131072]",
+        )
     return array

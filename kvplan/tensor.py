@@ -7,12 +7,12 @@ product over the second list, and `measure` allocates that same list.
 
 from __future__ import annotations
 
-from kvplan.record import Record
 from enum import Enum
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 from kvplan.growth import Growth, RowLaw, rows
+from kvplan.record import Record
 from kvplan.units import ceil_div
 
 if TYPE_CHECKING:
@@ -91,4 +91,3 @@ class StoredTensor(Record):
     def bytes(self, context: Count, encoder_tokens: int = 0) -> Any:
         """Bytes after `context` tokens of one sequence in one layer."""
         return rows(self.growth, context, encoder_tokens) * self.row_bytes
-

@@ -81,7 +81,8 @@ def whole_number(text: str, what: str, least: int = 1, most: int = 10**9) -> int
     """
     if not re.fullmatch(r"\d{1,18}", text.strip()) or not least <= int(text) <= most:
         raise InputError(
-            f"{what}: found {quoted(text)}, allowed whole numbers from {least:,} to {most:,}", f"for example {what} 16"
+            f"{what}: found {quoted(text)}, allowed whole numbers from {least:,} to {most:,}",
+            f"for example {what} 16",
         )
     return int(text)
 
@@ -102,15 +103,27 @@ def iec(count: int) -> str:
     return f"{value / 1024:,.2f} TiB"
 
 
-def in_unit(count: int, unit: str) -> str:
+def in_unit(count: int, unit: str, places: int = 2) -> str:
     """`count` bytes as a bare number of `unit`, for a column whose header names the unit.
 
-    >>> in_unit(42949672960, "GiB"), in_unit(42949672960, "bytes")
-    ('40.00', '42,949,672,960')
+    >>> in_unit(42949672960, "GiB"), in_unit(42949672960, "bytes"), in_unit(24903680, "GiB", places=4)
+    ('40.00', '42,949,672,960', '0.0232')
     """
     if unit == "bytes":
         return f"{count:,}"
-    return f"{count / BYTE_UNITS[unit]:,.2f}"
+    return f"{count / BYTE_UNITS[unit]:,.{places}f}"
+
+
+def places_for(largest: int, unit: str) -> int:
+    """Decimals that leave the largest figure of a column three digits: 2, or more below one unit.
+
+    >>> places_for(42949672960, "GiB"), places_for(24903680, "GiB"), places_for(0, "GiB")
+    (2, 4, 2)
+    """
+    share, places = largest / BYTE_UNITS[unit], 2
+    while 0 < share < 1 and places < 9:
+        share, places = share * 10, places + 1
+    return places
 
 
 def ceil_div(amount: int, by: int) -> int:

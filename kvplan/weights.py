@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kvplan.record import Record
 from fractions import Fraction
 
 from kvplan.errors import InputError, did_you_mean, quoted
+from kvplan.record import Record
 from kvplan.spec import ModelSpec
 from kvplan.units import byte_count, ceil_div
 from kvplan.workload import Workload
@@ -71,7 +71,10 @@ def weights_on_rank(spec: ModelSpec, workload: Workload, given: str | None) -> W
     if parts is None:
         return None
     if workload.ep > 1 and not any(part == "experts" for part, _, _ in parts):
-        raise InputError(f"--ep: found {workload.ep}, but {spec.name} lists no expert parameters", "leave --ep out, or add `weights:` parts to the spec")
+        raise InputError(
+            f"--ep: found {workload.ep}, but {spec.name} lists no expert parameters",
+            "leave --ep out, or add `weights:` parts to the spec",
+        )
     held = Fraction(0)
     exact = True
     for part, parameters, format_ in parts:

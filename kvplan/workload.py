@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from kvplan.record import Record
-
 from kvplan.errors import InputError
 from kvplan.policy import Policy
 from kvplan.policy.full import Full
+from kvplan.record import Record
 
 MOST_RANKS = 65_536
 

@@ -68,7 +68,9 @@ def _fold(text: str, source: str) -> Any:
                 continue
             nodes += 1
             _refuse(event, kind, nodes, len(stack), source)
-            value: Any = {} if kind == "MappingStartEvent" else [] if kind == "SequenceStartEvent" else _scalar(event, source)
+            value: Any = (
+                {} if kind == "MappingStartEvent" else [] if kind == "SequenceStartEvent" else _scalar(event, source)
+            )
             _place(value, stack, root, event, source)
             if kind != "ScalarEvent":
                 stack.append((value, []))

@@ -6,6 +6,9 @@ compressed ones. K and V are the same entry, stored once and replicated under TP
 Worked: in `fp8_ds_mla` an entry of 448 + 64 takes 448 + 128 + 7 + 1 = 584 bytes, so a layer with
 ratio 4 grows by 146 bytes per token.
 
+`rope_dim` is the part of an entry that packed formats keep in 16 bits; it is 0 where they do not
+(DeepSeek-V4.1, 512 fp8 values and 16 scales: 528 bytes).
+
 Source: DeepSeek-V4 report, section 2.3; vLLM 0.33.0 source for the entry's layout.
 
 >>> [(t.name, t.row) for t in Compressed(type="compressed", entry_dim=512, rope_dim=64, window=128, ratio=4).cache_tensors()]

@@ -29,7 +29,9 @@ class Mha(HeadFields):
     @model_validator(mode="after")
     def _claim(self) -> Self:
         if self.kv_heads != self.heads:
-            raise ValueError(f"type mha means kv_heads = heads, but kv_heads is {self.kv_heads} and heads is {self.heads}")
+            raise ValueError(
+                f"type mha means kv_heads = heads, but kv_heads is {self.kv_heads} and heads is {self.heads}",
+            )
         return self
 
     def cache_tensors(self) -> tuple[CacheTensor, ...]:

@@ -75,7 +75,10 @@ app = typer.Typer(cls=LazyGroup, no_args_is_help=True, rich_markup_mode=None, pr
 
 @app.callback()
 def root(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+    ] = False,
 ) -> None:
     """How much memory a model's KV cache takes, whether it fits, and what to buy."""
 
@@ -132,9 +135,15 @@ def _usage(error: Any) -> tuple[str, str]:
     if option and ctx is not None:
         known = [name for parameter in ctx.command.params for name in parameter.opts]
         close = nearest(str(option), known)
-        return f"no such option: {printable(option)}", f"did you mean {', '.join(close)}?" if close else f"`{path} --help` lists the options"
+        return (
+            f"no such option: {printable(option)}",
+            f"did you mean {', '.join(close)}?" if close else f"`{path} --help` lists the options",
+        )
     if what.startswith("No such command"):
         word = what.split("'")[1] if "'" in what else ""
         close = nearest(word, COMMANDS)
-        return f"no such command: {printable(word)}", f"did you mean {', '.join(close)}?" if close else f"commands: {', '.join(COMMANDS)}"
+        return (
+            f"no such command: {printable(word)}",
+            f"did you mean {', '.join(close)}?" if close else f"commands: {', '.join(COMMANDS)}",
+        )
     return what[:1].lower() + what[1:], f"`{path} --help` explains the options"

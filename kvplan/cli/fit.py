@@ -54,8 +54,37 @@ def command(
     name, shown = checked_format(format), checked_unit(unit)
     hints: list[str] = []
     given = o.inline(layers, heads, kv_heads, head_dim, window, dtype)
-    axes = workload_axes(models, given, ctx, batch, kv_dtype, k_dtype, v_dtype, policy, tp, pp, engine, o.gpus_named(gpu, hints))
-    fixed = fixed_options(index_dtype, ep, dp, dcp, mtp, prefix, encoder_tokens, engine_options, count, utilization, weights, available_bytes, reserve, draft, specs)
+    axes = workload_axes(
+        models,
+        given,
+        ctx,
+        batch,
+        kv_dtype,
+        k_dtype,
+        v_dtype,
+        policy,
+        tp,
+        pp,
+        engine,
+        o.gpus_named(gpu, hints),
+    )
+    fixed = fixed_options(
+        index_dtype,
+        ep,
+        dp,
+        dcp,
+        mtp,
+        prefix,
+        encoder_tokens,
+        engine_options,
+        count,
+        utilization,
+        weights,
+        available_bytes,
+        reserve,
+        draft,
+        specs,
+    )
     results = [fit_answer(question(combination, fixed)) for combination in o.combinations(**axes)]
     from kvplan.report.fit_view import fit_report
 

@@ -18,14 +18,18 @@ def complete_model(incomplete: str) -> list[str]:
     """Model names and aliases that begin with what is typed."""
     from kvplan.catalogue import names, spec_folders
 
-    return [word for name, aliases, _ in names(spec_folders()) for word in (name, *aliases) if word.startswith(incomplete)]
+    return [
+        word for name, aliases, _ in names(spec_folders()) for word in (name, *aliases) if word.startswith(incomplete)
+    ]
 
 
 def complete_gpu(incomplete: str) -> list[str]:
     """GPU names and aliases that begin with what is typed."""
     from kvplan.catalogue import SHIPPED_GPUS, names
 
-    return [word for name, aliases, _ in names([SHIPPED_GPUS]) for word in (name, *aliases) if word.startswith(incomplete)]
+    return [
+        word for name, aliases, _ in names([SHIPPED_GPUS]) for word in (name, *aliases) if word.startswith(incomplete)
+    ]
 
 
 def complete_format(incomplete: str) -> list[str]:
@@ -39,45 +43,160 @@ def _option(*names: str, help: str, metavar: str | None = None, complete: Any = 
     return typer.Option(*names, help=help, metavar=metavar, autocompletion=complete, show_default=False)
 
 
-Models = Annotated[list[str] | None, typer.Argument(metavar="MODEL...", help="Spec name, alias, hub id or path of a .yaml spec; several side by side.", autocompletion=complete_model, show_default=False)]
-Ctx = Annotated[str | None, _option("--ctx", help="Tokens of one sequence: 8192, 8k, 128K, max; a list gives a row each. Default: the model's maximum.", metavar="N,...")]
+Models = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="MODEL...",
+        help="Spec name, alias, hub id or path of a .yaml spec; several side by side.",
+        autocompletion=complete_model,
+        show_default=False,
+    ),
+]
+Ctx = Annotated[
+    str | None,
+    _option(
+        "--ctx",
+        help="Tokens of one sequence: 8192, 8k, 128K, max; a list gives a row each. Default: the model's maximum.",
+        metavar="N,...",
+    ),
+]
 Batch = Annotated[str, _option("--batch", help="Sequences alive at once. Default: 1.", metavar="N,...")]
-KvDtype = Annotated[str | None, _option("--kv-dtype", help="Storage format of K, V and latents. Default: the model's dtype.", metavar="FORMAT,...", complete=complete_format)]
-KDtype = Annotated[str | None, _option("--k-dtype", help="Storage format of K (and latents) alone.", metavar="FORMAT", complete=complete_format)]
-VDtype = Annotated[str | None, _option("--v-dtype", help="Storage format of V alone.", metavar="FORMAT", complete=complete_format)]
-IndexDtype = Annotated[str, _option("--index-dtype", help="Storage of sparse-attention index keys. Default: fp8 with a scale.", metavar="FORMAT")]
-Policy = Annotated[list[str] | None, _option("--policy", help="What stays in the cache: full, streaming:sinks=4,window=2044, h2o:budget=0.2, snapkv:generated=500. Repeat to compare.", metavar="POLICY")]
+KvDtype = Annotated[
+    str | None,
+    _option(
+        "--kv-dtype",
+        help="Storage format of K, V and latents. Default: the model's dtype.",
+        metavar="FORMAT,...",
+        complete=complete_format,
+    ),
+]
+KDtype = Annotated[
+    str | None,
+    _option("--k-dtype", help="Storage format of K (and latents) alone.", metavar="FORMAT", complete=complete_format),
+]
+VDtype = Annotated[
+    str | None,
+    _option("--v-dtype", help="Storage format of V alone.", metavar="FORMAT", complete=complete_format),
+]
+IndexDtype = Annotated[
+    str,
+    _option(
+        "--index-dtype",
+        help="Storage of sparse-attention index keys. Default: fp8 with a scale.",
+        metavar="FORMAT",
+    ),
+]
+Policy = Annotated[
+    list[str] | None,
+    _option(
+        "--policy",
+        help="What stays in the cache: full, streaming:sinks=4,window=2044, h2o:budget=0.2, snapkv:generated=500. Repeat to compare.",
+        metavar="POLICY",
+    ),
+]
 Tp = Annotated[str | None, _option("--tp", help="Tensor-parallel ranks.", metavar="N,...")]
 Pp = Annotated[str | None, _option("--pp", help="Pipeline stages.", metavar="N,...")]
 Ep = Annotated[str, _option("--ep", help="Expert-parallel ranks: divide the expert weights.", metavar="N")]
 Dp = Annotated[str | None, _option("--dp", help="Replicas; bytes and batch are per replica.", metavar="N")]
-Dcp = Annotated[str, _option("--dcp", help="Decode-context-parallel ranks among the TP ranks: divide the tokens.", metavar="N")]
+Dcp = Annotated[
+    str,
+    _option("--dcp", help="Decode-context-parallel ranks among the TP ranks: divide the tokens.", metavar="N"),
+]
 Mtp = Annotated[str, _option("--mtp", help="Draft (multi-token prediction) layers held.", metavar="N")]
 Prefix = Annotated[str | None, _option("--prefix", help="Tokens that all sequences share, held once.", metavar="N")]
-EncoderTokens = Annotated[str | None, _option("--encoder-tokens", help="Tokens of the encoder's output, for cross-attention.", metavar="N")]
-Engine = Annotated[str | None, _option("--engine", help="NAME[@VERSION] of an engine whose reservation to show beside the need.", metavar="ENGINE,...")]
-EngineOptions = Annotated[list[str] | None, _option("-E", help="An option of the engine, spelled as the engine spells it: -E block_size=16. Repeatable.", metavar="KEY=VALUE")]
-GpuOption = Annotated[str | None, _option("--gpu", help="Catalogue name, all, local, a .yaml file or bytes (80GiB).", metavar="GPU,...", complete=complete_gpu)]
+EncoderTokens = Annotated[
+    str | None,
+    _option("--encoder-tokens", help="Tokens of the encoder's output, for cross-attention.", metavar="N"),
+]
+Engine = Annotated[
+    str | None,
+    _option(
+        "--engine",
+        help="NAME[@VERSION] of an engine whose reservation to show beside the need.",
+        metavar="ENGINE,...",
+    ),
+]
+EngineOptions = Annotated[
+    list[str] | None,
+    _option(
+        "-E",
+        help="An option of the engine, spelled as the engine spells it: -E block_size=16. Repeatable.",
+        metavar="KEY=VALUE",
+    ),
+]
+GpuOption = Annotated[
+    str | None,
+    _option(
+        "--gpu",
+        help="Catalogue name, all, local, a .yaml file or bytes (80GiB).",
+        metavar="GPU,...",
+        complete=complete_gpu,
+    ),
+]
 Count = Annotated[str | None, _option("--count", help="Cards. Default: tp x pp x dp.", metavar="N")]
-Utilization = Annotated[str, _option("--utilization", help="Share of the card's memory that may be used. Default: 0.92.", metavar="SHARE")]
-WeightsOption = Annotated[str | None, _option("--weights", help="Stored format of the weights (bf16, fp8, q4_k_m, ...) or their bytes (38GiB). Default: as released.", metavar="FORMAT|BYTES")]
-AvailableBytes = Annotated[str | None, _option("--available-bytes", help="The KV budget of one card outright.", metavar="BYTES")]
+Utilization = Annotated[
+    str,
+    _option("--utilization", help="Share of the card's memory that may be used. Default: 0.92.", metavar="SHARE"),
+]
+WeightsOption = Annotated[
+    str | None,
+    _option(
+        "--weights",
+        help="Stored format of the weights (bf16, fp8, q4_k_m, ...) or their bytes (38GiB). Default: as released.",
+        metavar="FORMAT|BYTES",
+    ),
+]
+AvailableBytes = Annotated[
+    str | None,
+    _option("--available-bytes", help="The KV budget of one card outright.", metavar="BYTES"),
+]
 Reserve = Annotated[str | None, _option("--reserve", help="Bytes of each card held back for others.", metavar="BYTES")]
-Draft = Annotated[str | None, _option("--draft", help="A separate draft model on the same cards.", metavar="MODEL", complete=complete_model)]
-Specs = Annotated[str | None, _option("--specs", help="Folder of your own specs, searched before the shipped ones; or $KVPLAN_SPECS.", metavar="DIR")]
-OutputFormat = Annotated[str, _option("--format", help="table, json, csv, markdown or html. Default: table.", metavar="FORMAT")]
-OutputFile = Annotated[str | None, _option("-o", "--output", help="Write the report to a file, whole or not at all.", metavar="FILE")]
-Unit = Annotated[str, _option("--unit", help="Unit of tables: GiB, GB, MiB, MB, KiB, KB or bytes. Default: GiB.", metavar="UNIT")]
+Draft = Annotated[
+    str | None,
+    _option("--draft", help="A separate draft model on the same cards.", metavar="MODEL", complete=complete_model),
+]
+Specs = Annotated[
+    str | None,
+    _option(
+        "--specs",
+        help="Folder of your own specs, searched before the shipped ones; or $KVPLAN_SPECS.",
+        metavar="DIR",
+    ),
+]
+OutputFormat = Annotated[
+    str,
+    _option("--format", help="table, json, csv, markdown or html. Default: table.", metavar="FORMAT"),
+]
+OutputFile = Annotated[
+    str | None,
+    _option("-o", "--output", help="Write the report to a file, whole or not at all.", metavar="FILE"),
+]
+Unit = Annotated[
+    str,
+    _option("--unit", help="Unit of tables: GiB, GB, MiB, MB, KiB, KB or bytes. Default: GiB.", metavar="UNIT"),
+]
 Quiet = Annotated[bool, _option("--quiet", "-q", help="No hints.")]
 NoColor = Annotated[bool, _option("--no-color", help="No colour, even on a terminal.")]
 JsonSchema = Annotated[bool, _option("--json-schema", help="Print the JSON Schema of this command's JSON and stop.")]
-Query = Annotated[list[str] | None, typer.Argument(metavar="[QUERY]...", help="Words to search for.", show_default=False)]
-InlineLayers = Annotated[str | None, _option("--layers", help="A model by its numbers, in place of MODEL: layers.", metavar="N")]
-InlineHeads = Annotated[str | None, _option("--heads", help="Query heads of that model. Default: --kv-heads.", metavar="N")]
+Query = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[QUERY]...", help="Words to search for.", show_default=False),
+]
+InlineLayers = Annotated[
+    str | None,
+    _option("--layers", help="A model by its numbers, in place of MODEL: layers.", metavar="N"),
+]
+InlineHeads = Annotated[
+    str | None,
+    _option("--heads", help="Query heads of that model. Default: --kv-heads.", metavar="N"),
+]
 InlineKvHeads = Annotated[str | None, _option("--kv-heads", help="KV heads of that model.", metavar="N")]
 InlineHeadDim = Annotated[str | None, _option("--head-dim", help="Head width of that model.", metavar="N")]
 InlineWindow = Annotated[str | None, _option("--window", help="Sliding window of that model.", metavar="N")]
-InlineDtype = Annotated[str | None, _option("--dtype", help="Number format of that model: bf16, fp16 or fp32.", metavar="DTYPE")]
+InlineDtype = Annotated[
+    str | None,
+    _option("--dtype", help="Number format of that model: bf16, fp16 or fp32.", metavar="DTYPE"),
+]
 
 
 def listed(text: str | None) -> list[str | None]:
@@ -108,11 +227,21 @@ def share(text: str, what: str) -> Fraction:
     except ValueError:
         value = Fraction(0)
     if not 0 < value <= 1:
-        raise InputError(f"{what}: found {quoted(text)}, allowed a share above 0 and at most 1", f"for example {what} 0.92")
+        raise InputError(
+            f"{what}: found {quoted(text)}, allowed a share above 0 and at most 1",
+            f"for example {what} 0.92",
+        )
     return value
 
 
-def inline(layers: str | None, heads: str | None, kv_heads: str | None, head_dim: str | None, window: str | None, dtype: str | None) -> Any:
+def inline(
+    layers: str | None,
+    heads: str | None,
+    kv_heads: str | None,
+    head_dim: str | None,
+    window: str | None,
+    dtype: str | None,
+) -> Any:
     """The model given by its numbers, or None when no such option was typed.
 
     Raises: InputError when some of the numbers are missing.
@@ -122,7 +251,10 @@ def inline(layers: str | None, heads: str | None, kv_heads: str | None, head_dim
         return None
     missing = [name for name, value in given.items() if value is None]
     if missing:
-        raise InputError(f"a model by its numbers needs {', '.join(missing)} too", "for example --layers 80 --kv-heads 64 --head-dim 128")
+        raise InputError(
+            f"a model by its numbers needs {', '.join(missing)} too",
+            "for example --layers 80 --kv-heads 64 --head-dim 128",
+        )
     from kvplan.spec import inline_spec
 
     return inline_spec(

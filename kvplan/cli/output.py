@@ -30,7 +30,10 @@ def checked_format(name: str) -> str:
     Raises: InputError for an unknown format.
     """
     if name not in FORMATS:
-        raise InputError(f"--format: found {quoted(name)}, allowed {', '.join(FORMATS)}", did_you_mean(name, FORMATS, "--format table"))
+        raise InputError(
+            f"--format: found {quoted(name)}, allowed {', '.join(FORMATS)}",
+            did_you_mean(name, FORMATS, "--format table"),
+        )
     return name
 
 
@@ -68,7 +71,10 @@ def write_whole(path: Path, text: str) -> None:
             raise
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "bad path"
-        raise InputError(f"-o: {quoted(str(path))} cannot be written: {reason}", "check the folder and its permissions") from None
+        raise InputError(
+            f"-o: {quoted(str(path))} cannot be written: {reason}",
+            "check the folder and its permissions",
+        ) from None
 
 
 def _umask() -> int:

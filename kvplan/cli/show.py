@@ -12,7 +12,15 @@ from kvplan.errors import InputError, KvplanError, nearest, quoted
 from kvplan.report import Report
 
 NEEDS_ARGUMENTS = True
-Name = Annotated[str, typer.Argument(metavar="NAME", help="A model, GPU, engine or format.", autocompletion=o.complete_model, show_default=False)]
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME",
+        help="A model, GPU, engine or format.",
+        autocompletion=o.complete_model,
+        show_default=False,
+    ),
+]
 
 
 def command(
@@ -56,9 +64,14 @@ def _found(name: str, specs: str | None, unit: str) -> Report:
             return show_view.model_report(spec, found)
     if is_path or catalogue.find(name, [catalogue.SHIPPED_GPUS]):
         return show_view.gpu_report(catalogue.gpu_named(name), unit)
-    known = [n for n, _, _ in catalogue.names([*catalogue.spec_folders(specs), catalogue.SHIPPED_GPUS])] + [*FORMATS, *ENGINES]
+    known = [n for n, _, _ in catalogue.names([*catalogue.spec_folders(specs), catalogue.SHIPPED_GPUS])] + [
+        *FORMATS,
+        *ENGINES,
+    ]
     close = nearest(name, known)
     raise InputError(
         f"no model, GPU, engine or format called {quoted(name)}",
-        f"nearest: {', '.join(close)}" if close else "`kvplan models`, `kvplan gpus`, `kvplan engines` and `kvplan formats` list what is known",
+        f"nearest: {', '.join(close)}"
+        if close
+        else "`kvplan models`, `kvplan gpus`, `kvplan engines` and `kvplan formats` list what is known",
     )

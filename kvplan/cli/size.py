@@ -40,7 +40,11 @@ def command(
     available_bytes: o.AvailableBytes = None,
     reserve: o.Reserve = None,
     draft: o.Draft = None,
-    formula: bool = typer.Option(False, "--formula", help="Write the formula with the model's numbers, and the work with and without a cache."),
+    formula: bool = typer.Option(
+        False,
+        "--formula",
+        help="Write the formula with the model's numbers, and the work with and without a cache.",
+    ),
     layers: o.InlineLayers = None,
     heads: o.InlineHeads = None,
     kv_heads: o.InlineKvHeads = None,
@@ -61,8 +65,37 @@ def command(
     name, shown = checked_format(format), checked_unit(unit)
     hints: list[str] = []
     given = o.inline(layers, heads, kv_heads, head_dim, window, dtype)
-    axes = workload_axes(models, given, ctx, batch, kv_dtype, k_dtype, v_dtype, policy, tp, pp, engine, o.gpus_named(gpu, hints))
-    fixed = fixed_options(index_dtype, ep, dp, dcp, mtp, prefix, encoder_tokens, engine_options, count, utilization, weights, available_bytes, reserve, draft, specs)
+    axes = workload_axes(
+        models,
+        given,
+        ctx,
+        batch,
+        kv_dtype,
+        k_dtype,
+        v_dtype,
+        policy,
+        tp,
+        pp,
+        engine,
+        o.gpus_named(gpu, hints),
+    )
+    fixed = fixed_options(
+        index_dtype,
+        ep,
+        dp,
+        dcp,
+        mtp,
+        prefix,
+        encoder_tokens,
+        engine_options,
+        count,
+        utilization,
+        weights,
+        available_bytes,
+        reserve,
+        draft,
+        specs,
+    )
     results = [size_answer(question(combination, fixed, formula)) for combination in o.combinations(**axes)]
     from kvplan.report.size_view import size_report
 
@@ -91,12 +124,18 @@ def workload_axes(
     Raises: InputError when no model is named, or two options name the same format.
     """
     if given is not None and models:
-        raise InputError("a model by its numbers stands in place of MODEL", "leave out the name, or --layers and its companions")
+        raise InputError(
+            "a model by its numbers stands in place of MODEL",
+            "leave out the name, or --layers and its companions",
+        )
     subjects = [given] if given is not None else list(models or [])
     if not subjects:
         raise InputError("no model named", "for example kvplan size llama-70b --ctx 128k; `kvplan models` lists them")
     if kv_dtype is not None and (k_dtype is not None or v_dtype is not None):
-        raise InputError("--kv-dtype stands for both --k-dtype and --v-dtype", "give either --kv-dtype, or --k-dtype and --v-dtype")
+        raise InputError(
+            "--kv-dtype stands for both --k-dtype and --v-dtype",
+            "give either --kv-dtype, or --k-dtype and --v-dtype",
+        )
     axes: dict[str, list[Any]] = {
         "model": subjects,
         "ctx": [item if item in (None, "max") else tokens(item, "--ctx") for item in o.listed(ctx)],

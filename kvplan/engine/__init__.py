@@ -9,11 +9,11 @@ folder) and one line to `ENGINES`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from kvplan.record import Record
 from importlib import import_module
 from typing import Any, Protocol, cast
 
 from kvplan.errors import InputError, did_you_mean, quoted
+from kvplan.record import Record
 from kvplan.spec import ModelSpec
 from kvplan.workload import Workload
 
@@ -57,7 +57,13 @@ class Engine(Protocol):
     SOURCE: str
     OPTIONS: Mapping[str, EngineOption]
 
-    def reserve(self, spec: ModelSpec, workload: Workload, options: Mapping[str, int | bool | str], version: str) -> Reservation:
+    def reserve(
+        self,
+        spec: ModelSpec,
+        workload: Workload,
+        options: Mapping[str, int | bool | str],
+        version: str,
+    ) -> Reservation:
         """What the engine reserves for `workload` on the fullest rank.
 
         Raises: InputError for a combination the engine refuses; NotCountableError for a model
@@ -102,14 +108,20 @@ def engine_named(text: str, pairs: tuple[str, ...] = ()) -> EngineChoice:
         )
     engine = engine_class(name)
     if version and version not in engine.VERSIONS:
-        raise InputError(f"--engine {name}: found version {quoted(version)}, allowed {', '.join(engine.VERSIONS)}", f"--engine {name}")
+        raise InputError(
+            f"--engine {name}: found version {quoted(version)}, allowed {', '.join(engine.VERSIONS)}",
+            f"--engine {name}",
+        )
     options: dict[str, int | bool | str] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         option = engine.OPTIONS.get(key)
         if option is None or not equals:
             allowed = ", ".join(f"{key}=" for key in engine.OPTIONS) or "no options"
-            raise InputError(f"-E: found {quoted(pair)}, {name} takes {allowed}", did_you_mean(key, engine.OPTIONS, f"`kvplan show {name}` explains them"))
+            raise InputError(
+                f"-E: found {quoted(pair)}, {name} takes {allowed}",
+                did_you_mean(key, engine.OPTIONS, f"`kvplan show {name}` explains them"),
+            )
         options[key] = _value(name, key, value, option)
     return EngineChoice(engine, version or engine.VERSIONS[-1], options)
 
@@ -126,5 +138,9 @@ def _value(name: str, key: str, text: str, option: EngineOption) -> int | bool |
         return text.lower() == "true"
     if isinstance(option.kind, tuple) and text in option.kind:
         return text
-    allowed = {"int": "a whole number above 0", "bool": "true or false"}.get(option.kind) if isinstance(option.kind, str) else ", ".join(option.kind)
+    allowed = (
+        {"int": "a whole number above 0", "bool": "true or false"}.get(option.kind)
+        if isinstance(option.kind, str)
+        else ", ".join(option.kind)
+    )
     raise InputError(f"-E {key}: found {quoted(text)}, {name} takes {allowed}", f"default: {option.default}")

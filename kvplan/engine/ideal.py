@@ -30,7 +30,13 @@ class Ideal:
         "block_size": EngineOption("int", "1", "tokens of the whole blocks in which a prefix is shared"),
     }
 
-    def reserve(self, spec: ModelSpec, workload: Workload, options: Mapping[str, int | bool | str], version: str) -> Reservation:
+    def reserve(
+        self,
+        spec: ModelSpec,
+        workload: Workload,
+        options: Mapping[str, int | bool | str],
+        version: str,
+    ) -> Reservation:
         """The footprint of the fullest rank."""
         block = int(options.get("block_size", workload.prefix_block))
         shared = workload.prefix // block * block

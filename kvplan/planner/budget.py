@@ -6,11 +6,11 @@ three are equal and the figure is exact.
 
 from __future__ import annotations
 
-from kvplan.record import Record
 from fractions import Fraction
 
 from kvplan.catalogue import overheads_text, unknown_total
 from kvplan.gpu import Gpu
+from kvplan.record import Record
 from kvplan.weights import Weights
 
 DEFAULT_UTILIZATION = Fraction("0.92")
@@ -82,7 +82,19 @@ def card_budget(
     draft_held = _range(draft) if draft else Range.exact(0)
     if available_bytes is not None:
         given = Range.exact(available_bytes)
-        return Budget(gpu.name, total, gpu.memory.free_bytes, None, held, (), draft_held, reserve_bytes, given, basis, sources)
+        return Budget(
+            gpu.name,
+            total,
+            gpu.memory.free_bytes,
+            None,
+            held,
+            (),
+            draft_held,
+            reserve_bytes,
+            given,
+            basis,
+            sources,
+        )
     if total is None:
         raise unknown_total(gpu)
     usable = _usable(gpu, total, utilization)
@@ -96,7 +108,19 @@ def card_budget(
             usable.high - sum(t.low for t in taken),
             "assumed",
         )
-    return Budget(gpu.name, total, gpu.memory.free_bytes, usable, held, overheads, draft_held, reserve_bytes, kv, basis, sources)
+    return Budget(
+        gpu.name,
+        total,
+        gpu.memory.free_bytes,
+        usable,
+        held,
+        overheads,
+        draft_held,
+        reserve_bytes,
+        kv,
+        basis,
+        sources,
+    )
 
 
 def _range(weights: Weights) -> Range:
@@ -110,7 +134,12 @@ def _total(gpu: Gpu) -> Range | None:
     if memory.confidence is None:
         return Range.exact(memory.total_bytes)
     sure = "assumed" if memory.confidence == "low" else "measured"
-    return Range(memory.total_bytes, memory.low_bytes or memory.total_bytes, memory.high_bytes or memory.total_bytes, sure)
+    return Range(
+        memory.total_bytes,
+        memory.low_bytes or memory.total_bytes,
+        memory.high_bytes or memory.total_bytes,
+        sure,
+    )
 
 
 def _usable(gpu: Gpu, total: Range, utilization: Fraction) -> Range:
@@ -138,4 +167,3 @@ def _overheads(cards: int, left_free: int) -> tuple[Overhead, ...]:
                 continue
         found.append(Overhead(entry["name"], taken, entry["note"], tuple(entry["sources"])))
     return tuple(found)
-

@@ -37,7 +37,12 @@ def largest(fits: Callable[[int], bool], ceiling: int) -> int | None:
 
 
 def longest_context(
-    weigh: Weigh, budget_bytes: int, batch: int, least: int = 1, dip_tokens: int = 0, filled_after: int = 1
+    weigh: Weigh,
+    budget_bytes: int,
+    batch: int,
+    least: int = 1,
+    dip_tokens: int = 0,
+    filled_after: int = 1,
 ) -> int | None:
     """Tokens up to which `batch` sequences fit at every length on the way; None when they always do.
 

@@ -34,7 +34,10 @@ def _draft(question: Question, asked: Subject) -> Subject | None:
     if question.draft is None:
         return None
     if question.gpu is None:
-        raise InputError("--draft: needs --gpu, since it shares the target's cards", "add --gpu, for example --gpu h100")
+        raise InputError(
+            "--draft: needs --gpu, since it shares the target's cards",
+            "add --gpu, for example --gpu h100",
+        )
     spec, found = model_named(question.draft, question.specs)
     workload = asked.workload.replace(mtp=0, ep=1, encoder_tokens=None)
     return Subject(spec, found, workload, cache_plan(spec, workload), None, ())
@@ -56,7 +59,15 @@ def budget(question: Question, asked: Subject, draft: Subject | None) -> Budget:
     if draft and draft_weights is None:
         raise InputError(f"--draft: the parameters of {draft.spec.name} are not known", "add `parameters:` to its spec")
     cards = asked.workload.ranks * (asked.workload.dp if asked.workload.ep > 1 else 1)
-    return card_budget(gpu, weights, draft_weights, cards, question.utilization, question.reserve_bytes, question.available_bytes)
+    return card_budget(
+        gpu,
+        weights,
+        draft_weights,
+        cards,
+        question.utilization,
+        question.reserve_bytes,
+        question.available_bytes,
+    )
 
 
 def verdict(question: Question, asked: Subject, reservation: Reservation | None) -> Verdict:
@@ -82,7 +93,9 @@ def verdict(question: Question, asked: Subject, reservation: Reservation | None)
     low_fits, high_fits = kv + draft_kv <= card.kv.low, kv + draft_kv <= card.kv.high
     if low_fits != high_fits:
         verdict = "fits" if fits else "does not fit"
-        notes.append(f"{verdict} by the best estimate; the bounds disagree, since the overheads are estimates (--available-bytes makes it exact)")
+        notes.append(
+            f"{verdict} by the best estimate; the bounds disagree, since the overheads are estimates (--available-bytes makes it exact)",
+        )
         bounds["gpu.fits"] = (low_fits, high_fits)
     beside = DraftResult(draft.spec.name, *_draft_bytes(draft, w)) if draft else None
     return Verdict(result, beside, bounds, confidence, tuple(notes))
@@ -117,12 +130,23 @@ def _without_weights(asked: Subject, card: Budget, kv: int) -> Verdict:
     """The verdict where nobody knows the weights: no, when the cache alone is too large."""
     assert card.usable is not None
     if kv <= card.usable.high:
-        raise InputError(f"{asked.spec.name}: its weights are not known, so whether it fits {card.gpu} is not either", "add --weights BYTES, for example --weights 38GiB")
+        raise InputError(
+            f"{asked.spec.name}: its weights are not known, so whether it fits {card.gpu} is not either",
+            "add --weights BYTES, for example --weights 38GiB",
+        )
     note = f"the cache alone is larger than the usable memory of {card.gpu}; the weights are not known"
     return Verdict(_gpu_result(asked, card, kv, 0, False, None, None), None, {}, {}, (note,))
 
 
-def _gpu_result(asked: Subject, card: Budget, kv: int, draft_kv: int, fits: bool, longest: int | None, most: int | None) -> GpuResult:
+def _gpu_result(
+    asked: Subject,
+    card: Budget,
+    kv: int,
+    draft_kv: int,
+    fits: bool,
+    longest: int | None,
+    most: int | None,
+) -> GpuResult:
     w = asked.workload
     return GpuResult(
         name=card.gpu,
@@ -132,7 +156,10 @@ def _gpu_result(asked: Subject, card: Budget, kv: int, draft_kv: int, fits: bool
         usable_bytes=card.usable.best if card.usable else None,
         weights_bytes=card.weights.best if card.weights else None,
         overhead_bytes=sum(o.bytes.best for o in card.overheads),
-        overheads=tuple(OverheadResult(o.name, o.bytes.best, o.bytes.low, o.bytes.high, o.bytes.confidence, o.note, o.sources) for o in card.overheads),
+        overheads=tuple(
+            OverheadResult(o.name, o.bytes.best, o.bytes.low, o.bytes.high, o.bytes.confidence, o.note, o.sources)
+            for o in card.overheads
+        ),
         reserve_bytes=card.reserve_bytes,
         draft_weights_bytes=card.draft_weights.best,
         draft_kv_bytes=draft_kv,
@@ -147,7 +174,11 @@ def _gpu_result(asked: Subject, card: Budget, kv: int, draft_kv: int, fits: bool
     )
 
 
-def _bounds(card: Budget, kv: int, searched: dict[str, tuple[int | None, int | None]]) -> tuple[dict[str, Any], dict[str, str]]:
+def _bounds(
+    card: Budget,
+    kv: int,
+    searched: dict[str, tuple[int | None, int | None]],
+) -> tuple[dict[str, Any], dict[str, str]]:
     """(bounds, confidence) of every figure of the GPU part; bounds only where a figure is not exact."""
     bounds: dict[str, Any] = {}
     confidence: dict[str, str] = {}
@@ -164,7 +195,10 @@ def _bounds(card: Budget, kv: int, searched: dict[str, tuple[int | None, int | N
     add("weights_bytes", card.weights)
     if card.overheads:
         confidence["gpu.overhead_bytes"] = "assumed"
-        bounds["gpu.overhead_bytes"] = (sum(o.bytes.low for o in card.overheads), sum(o.bytes.high for o in card.overheads))
+        bounds["gpu.overhead_bytes"] = (
+            sum(o.bytes.low for o in card.overheads),
+            sum(o.bytes.high for o in card.overheads),
+        )
     add("kv_budget_bytes", card.kv)
     if card.kv is not None:
         confidence["gpu.headroom_bytes"] = card.kv.confidence

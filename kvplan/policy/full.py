@@ -12,10 +12,10 @@ PerToken()
 
 from __future__ import annotations
 
-from kvplan.record import Record
 from typing import ClassVar
 
 from kvplan.growth import PerToken, RowLaw
+from kvplan.record import Record
 
 
 class Full(Record):

@@ -13,11 +13,11 @@ Source: Zhang et al. 2023 (arXiv:2306.14048); 20 % in its experiments.
 
 from __future__ import annotations
 
-from kvplan.record import Record
 from fractions import Fraction
 from typing import ClassVar
 
 from kvplan.growth import RowLaw, Share
+from kvplan.record import Record
 
 
 class H2o(Record):

@@ -14,10 +14,10 @@ Source: Li et al. 2024 (arXiv:2404.14469); reference code, window 32, cap 2048.
 
 from __future__ import annotations
 
-from kvplan.record import Record
 from typing import ClassVar
 
 from kvplan.growth import PromptCap, RowLaw
+from kvplan.record import Record
 
 
 class SnapKv(Record):

@@ -13,10 +13,10 @@ Source: Xiao et al. 2023 (arXiv:2309.17453); reference code, start_size 4.
 
 from __future__ import annotations
 
-from kvplan.record import Record
 from typing import ClassVar
 
 from kvplan.growth import RowLaw, SinksAndWindow
+from kvplan.record import Record
 
 
 class Streaming(Record):

@@ -7,11 +7,11 @@ adds its file and one line to `FORMATS`. Nothing here prints.
 
 from __future__ import annotations
 
-from kvplan.record import Record
 from importlib import import_module
 from typing import Any
 
 from kvplan.errors import InputError, did_you_mean, quoted
+from kvplan.record import Record
 
 FORMATS = {
     "table": "table",
@@ -63,6 +63,9 @@ def render(report: Report, name: str, color: bool, width: int | None = None) -> 
     Raises: InputError for an unknown format.
     """
     if name not in FORMATS:
-        raise InputError(f"--format: found {quoted(name)}, allowed {', '.join(FORMATS)}", did_you_mean(name, FORMATS, "--format table"))
+        raise InputError(
+            f"--format: found {quoted(name)}, allowed {', '.join(FORMATS)}",
+            did_you_mean(name, FORMATS, "--format table"),
+        )
     text: str = import_module(f"kvplan.report.{FORMATS[name]}").render(report, color, width)
     return text if text.endswith("\n") else text + "\n"

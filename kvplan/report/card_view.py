@@ -14,9 +14,12 @@ def card_blocks(result: SizeResult, gpu: GpuResult, unit: str) -> list[Block]:
     where = f"{gpu.count:,} x {gpu.name}" if gpu.name else "the given budget"
     lines = [f"{verdict} on {where}"]
     if gpu.kv_budget_bytes is not None:
-        lines.append(f"longest context at {_sequences(result.workload.batch)}: {unlimited(gpu.max_context)} tokens")
+        lines.append(f"longest context at {_sequences(result.workload.batch)}: {unlimited(gpu.max_context, 'tokens')}")
         lines.append(f"most sequences at {result.workload.context:,} tokens: {unlimited(gpu.max_batch)}")
-    return [Grid(("per card", unit, "low", "high", "known"), frozenset({1, 2, 3}), rows, total=True), Lines(tuple(lines), strong=gpu.fits)]
+    return [
+        Grid(("per card", unit, "low", "high", "known"), frozenset({1, 2, 3}), rows, total=True),
+        Lines(tuple(lines), strong=gpu.fits),
+    ]
 
 
 def _sequences(batch: int) -> str:
@@ -33,13 +36,25 @@ def _budget_rows(result: SizeResult, gpu: GpuResult, unit: str) -> tuple[tuple[s
         low, high = (in_unit(int(bounds[0] or 0), unit), in_unit(int(bounds[1] or 0), unit)) if bounds else ("", "")
         rows.append((name, f"{sign}{in_unit(value, unit)}", low, high, result.confidence.get(f"gpu.{key}", "exact")))
 
-    add("total, as the driver reports it" if gpu.basis != "given on the command line" else "total", gpu.total_bytes, "total_bytes")
+    add(
+        "total, as the driver reports it" if gpu.basis != "given on the command line" else "total",
+        gpu.total_bytes,
+        "total_bytes",
+    )
     add("free now", gpu.free_bytes, "free_bytes")
     add("usable", gpu.usable_bytes, "usable_bytes")
     add("weights", gpu.weights_bytes, "weights_bytes", "-")
     for overhead in gpu.overheads:
         name = overhead.name.replace("_", " ")
-        rows.append((name, f"-{in_unit(overhead.bytes, unit)}", in_unit(overhead.low_bytes, unit), in_unit(overhead.high_bytes, unit), overhead.confidence))
+        rows.append(
+            (
+                name,
+                f"-{in_unit(overhead.bytes, unit)}",
+                in_unit(overhead.low_bytes, unit),
+                in_unit(overhead.high_bytes, unit),
+                overhead.confidence,
+            ),
+        )
     if gpu.draft_weights_bytes:
         add("draft weights", gpu.draft_weights_bytes, "draft_weights_bytes", "-")
     if gpu.reserve_bytes:
@@ -53,14 +68,22 @@ def _budget_rows(result: SizeResult, gpu: GpuResult, unit: str) -> tuple[tuple[s
 
 
 def compute_blocks(work: ComputeResult) -> list[Block]:
-    rows = [("query-row pairs in a layer", f"{work.naive_pairs:,}", f"{work.cached_pairs:,}"), ("attention FLOPs", f"{work.naive_attention_flops:.4g}", f"{work.cached_attention_flops:.4g}")]
+    rows = [
+        ("query-row pairs in a layer", f"{work.naive_pairs:,}", f"{work.cached_pairs:,}"),
+        ("attention FLOPs", f"{work.naive_attention_flops:.4g}", f"{work.cached_attention_flops:.4g}"),
+    ]
     if work.naive_linear_flops is not None and work.cached_linear_flops is not None:
         rows.append(("other FLOPs", f"{work.naive_linear_flops:.4g}", f"{work.cached_linear_flops:.4g}"))
     lines = [f"decoding one token reads {work.cache_bytes_per_decoded_token:,} bytes of cache per sequence"]
     if work.prefill_flops_per_byte is not None and work.decode_flops_per_byte is not None:
-        lines.append(f"arithmetic intensity: prefill {work.prefill_flops_per_byte:,.1f} FLOPs per byte, decode {work.decode_flops_per_byte:,.1f}")
+        lines.append(
+            f"arithmetic intensity: prefill {work.prefill_flops_per_byte:,.1f} FLOPs per byte, decode {work.decode_flops_per_byte:,.1f}",
+        )
     if work.uncounted:
         lines.append(f"attention FLOPs not counted: {', '.join(work.uncounted)}")
     ratio = work.naive_pairs / work.cached_pairs
     lines.append(f"without a cache {ratio:,.0f} times the pairs")
-    return [Grid((f"generating {work.tokens:,} tokens", "naive", "with cache"), frozenset({1, 2}), tuple(rows)), Lines(tuple(lines))]
+    return [
+        Grid((f"generating {work.tokens:,} tokens", "naive", "with cache"), frozenset({1, 2}), tuple(rows)),
+        Lines(tuple(lines)),
+    ]

@@ -19,9 +19,11 @@ def _full(fit: FitResult, unit: str) -> list[Block]:
     where = f"{fit.count:,} x {fit.gpu}" if fit.gpu else "the given budget"
     sequences = f"{fit.batch:,} {'sequence' if fit.batch == 1 else 'sequences'}"
     verdict = "fit" if fit.batch > 1 else "fits"
-    lines = [f"{sequences} of {fit.context:,} tokens {verdict if fit.fits else 'do not fit' if fit.batch > 1 else 'does not fit'}"]
+    lines = [
+        f"{sequences} of {fit.context:,} tokens {verdict if fit.fits else 'do not fit' if fit.batch > 1 else 'does not fit'}",
+    ]
     answers = [
-        f"longest context at {sequences}: {unlimited(fit.max_context)} tokens",
+        f"longest context at {sequences}: {unlimited(fit.max_context, 'tokens')}",
         f"most sequences at {fit.context:,} tokens: {unlimited(fit.max_batch)}",
     ]
     if fit.gpu is not None:
@@ -29,7 +31,11 @@ def _full(fit: FitResult, unit: str) -> list[Block]:
         answers.append(f"fewest GPUs for {sequences} of {fit.context:,} tokens: {fewest}")
     if fit.kv_budget_bytes is not None:
         answers.append(f"KV budget of a card: {in_unit(fit.kv_budget_bytes, unit)} {unit}")
-    blocks: list[Block] = [Heading(f"{fit.model} on {where}, {fit.kv_dtype}"), Lines(tuple(lines), strong=fit.fits), Lines(tuple(answers))]
+    blocks: list[Block] = [
+        Heading(f"{fit.model} on {where}, {fit.kv_dtype}"),
+        Lines(tuple(lines), strong=fit.fits),
+        Lines(tuple(answers)),
+    ]
     if fit.notes:
         blocks.append(Lines(tuple(f"note: {note}" for note in fit.notes)))
     return blocks

@@ -37,7 +37,9 @@ def _block(block: Block) -> str:
 
 def _table(grid: Grid) -> str:
     def cells(row: tuple[str, ...], tag: str) -> str:
-        return "".join(f"<{tag}{' class=n' if i in grid.numbers else ''}>{escape(cell)}</{tag}>" for i, cell in enumerate(row))
+        return "".join(
+            f"<{tag}{' class=n' if i in grid.numbers else ''}>{escape(cell)}</{tag}>" for i, cell in enumerate(row)
+        )
 
     last = len(grid.rows) - 1
     lines = [f"<tr>{cells(grid.columns, 'th')}</tr>"]

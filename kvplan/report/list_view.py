@@ -24,7 +24,11 @@ def list_report(command: str, rows: Sequence[Row], unit: str) -> Report:
     """The report of one list command."""
     cells = tuple(_cells(row, unit) for row in rows)
     columns = tuple(name.format(unit=unit) for name in COLUMNS[command])
-    block = Grid(columns, frozenset(NUMBERS[command]), cells) if rows else Lines(("nothing answers to that; fewer words find more",))
+    block = (
+        Grid(columns, frozenset(NUMBERS[command]), cells)
+        if rows
+        else Lines(("nothing answers to that; fewer words find more",))
+    )
     return Report(document(command, list(rows)), tuple(_flat(row) for row in rows), (block,))
 
 

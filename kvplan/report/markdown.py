@@ -24,7 +24,9 @@ def _table(grid: Grid) -> str:
     widths = [max(3, *(len(row[i]) for row in rows)) for i in range(len(grid.columns))]
 
     def line(cells: list[str]) -> str:
-        padded = [c.rjust(w) if i in grid.numbers else c.ljust(w) for i, (c, w) in enumerate(zip(cells, widths, strict=True))]
+        padded = [
+            c.rjust(w) if i in grid.numbers else c.ljust(w) for i, (c, w) in enumerate(zip(cells, widths, strict=True))
+        ]
         return f"| {' | '.join(padded)} |"
 
     rule = [("-" * (w - 1) + ":") if i in grid.numbers else "-" * w for i, w in enumerate(widths)]

@@ -48,7 +48,10 @@ def model_report(spec: ModelSpec, found: Found | None) -> Report:
     shown = {
         "name": fields.name,
         **fields.model_dump(mode="json", exclude={"name"}, exclude_none=True, exclude_defaults=True),
-        "layers": [{"count": count, "name": layer.name, "attention": [_dump(kind) for kind in layer.kinds]} for count, layer in spec.runs],
+        "layers": [
+            {"count": count, "name": layer.name, "attention": [_dump(kind) for kind in layer.kinds]}
+            for count, layer in spec.runs
+        ],
         "bytes_per_token": row.bytes_per_token,
         "fixed_bytes_per_sequence": row.fixed_bytes_per_sequence,
     }
@@ -61,7 +64,10 @@ def _dump(kind: Any) -> dict[str, Any]:
 
 
 def _kind_text(kind: Any) -> str:
-    return ", ".join(str(value) if key == "type" else f"{key} {value:,}" if isinstance(value, int) else f"{key} {value}" for key, value in _dump(kind).items())
+    return ", ".join(
+        str(value) if key == "type" else f"{key} {value:,}" if isinstance(value, int) else f"{key} {value}"
+        for key, value in _dump(kind).items()
+    )
 
 
 def _merged(rows: list[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
@@ -77,7 +83,11 @@ def _merged(rows: list[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
 def gpu_report(gpu: Gpu, unit: str) -> Report:
     """A GPU: memory with its range and source, speeds, links, prices with their dates."""
     memory = gpu.memory
-    total = f"{in_unit(memory.total_bytes, unit)} {unit}, {memory.total_bytes:,} bytes" if memory.total_bytes else "not known"
+    total = (
+        f"{in_unit(memory.total_bytes, unit)} {unit}, {memory.total_bytes:,} bytes"
+        if memory.total_bytes
+        else "not known"
+    )
     seen = f"{memory.low_bytes:,} to {memory.high_bytes:,} bytes" if memory.low_bytes and memory.high_bytes else ""
     facts = [
         ("title", gpu.title or ""),
@@ -88,7 +98,10 @@ def gpu_report(gpu: Gpu, unit: str) -> Report:
         ("basis", memory.basis or ""),
         ("memory confidence", memory.confidence or ""),
         ("shared with the CPU", memory.unified.rule if memory.unified else ""),
-        ("usable of it", f"{memory.unified.usable_bytes:,} bytes" if memory.unified and memory.unified.usable_bytes else ""),
+        (
+            "usable of it",
+            f"{memory.unified.usable_bytes:,} bytes" if memory.unified and memory.unified.usable_bytes else "",
+        ),
         ("bandwidth", _figures(gpu.bandwidth)),
         ("dense TFLOPS", _figures(gpu.tflops)),
         ("links", _figures(gpu.links)),
@@ -98,7 +111,13 @@ def gpu_report(gpu: Gpu, unit: str) -> Report:
         ("status", gpu.status or ""),
     ]
     prices = tuple(
-        (str(p.get("kind", "")).replace("_", " "), f"{p.get('low_usd', '')}", f"{p.get('high_usd', '')}", str(p.get("date", "")), str(p.get("trust", "")))
+        (
+            str(p.get("kind", "")).replace("_", " "),
+            f"{p.get('low_usd', '')}",
+            f"{p.get('high_usd', '')}",
+            str(p.get("date", "")),
+            str(p.get("trust", "")),
+        )
         for p in gpu.prices
     )
     blocks: list[Block] = [Heading(gpu.name), _facts(facts)]
@@ -118,11 +137,26 @@ def engine_report(engine: Engine) -> Report:
     """An engine: its versions, source and options with their defaults."""
     facts = [("what it is", engine.SUMMARY), ("versions", ", ".join(engine.VERSIONS)), ("source", engine.SOURCE)]
     options = tuple(
-        (f"-E {key}=", option.kind if isinstance(option.kind, str) else "|".join(option.kind), option.default, option.meaning)
+        (
+            f"-E {key}=",
+            option.kind if isinstance(option.kind, str) else "|".join(option.kind),
+            option.default,
+            option.meaning,
+        )
         for key, option in engine.OPTIONS.items()
     )
-    blocks: list[Block] = [Heading(engine.NAME), _facts(facts), Grid(("option", "takes", "default", "meaning"), frozenset(), options)]
-    shown = {"name": engine.NAME, "versions": list(engine.VERSIONS), "summary": engine.SUMMARY, "source": engine.SOURCE, "options": list(engine.OPTIONS)}
+    blocks: list[Block] = [
+        Heading(engine.NAME),
+        _facts(facts),
+        Grid(("option", "takes", "default", "meaning"), frozenset(), options),
+    ]
+    shown = {
+        "name": engine.NAME,
+        "versions": list(engine.VERSIONS),
+        "summary": engine.SUMMARY,
+        "source": engine.SOURCE,
+        "options": list(engine.OPTIONS),
+    }
     return _report(shown, blocks)
 
 
@@ -138,7 +172,14 @@ def format_report(chosen: Format) -> Report:
         ("with metadata", f"{row.bits_with_metadata:.6g}"),
         ("source", row.source),
     ]
-    shown = {"name": row.name, "holds": row.holds, "bits": row.bits, "bits_with_metadata": row.bits_with_metadata, "summary": row.summary, "source": row.source}
+    shown = {
+        "name": row.name,
+        "holds": row.holds,
+        "bits": row.bits,
+        "bits_with_metadata": row.bits_with_metadata,
+        "summary": row.summary,
+        "source": row.source,
+    }
     return _report(shown, [Heading(row.name), _facts(facts)])
 
 
@@ -156,4 +197,8 @@ def printable_lines(text: str) -> str:
 
 
 def _report(shown: dict[str, Any], blocks: list[Block]) -> Report:
-    return Report(document("show", [shown]), ({k: v for k, v in shown.items() if not isinstance(v, list | dict)},), tuple(blocks))
+    return Report(
+        document("show", [shown]),
+        ({k: v for k, v in shown.items() if not isinstance(v, list | dict)},),
+        tuple(blocks),
+    )

@@ -6,7 +6,7 @@ from typing import Any
 
 from kvplan.report import Block, Grid, Heading, Lines, Report
 from kvplan.results import SizeResult, document
-from kvplan.units import in_unit
+from kvplan.units import in_unit, places_for
 
 
 def size_report(results: list[SizeResult], unit: str) -> Report:
@@ -22,7 +22,13 @@ def _full(result: SizeResult, unit: str) -> list[Block]:
         blocks += _engine(result, unit)
     if result.draft:
         draft = result.draft
-        blocks.append(Lines((f"draft {draft.model}: {in_unit(draft.total_bytes, unit)} {unit} of cache beside it, {in_unit(draft.per_rank_bytes, unit)} {unit} on one card",)))
+        blocks.append(
+            Lines(
+                (
+                    f"draft {draft.model}: {in_unit(draft.total_bytes, unit)} {unit} of cache beside it, {in_unit(draft.per_rank_bytes, unit)} {unit} on one card",
+                ),
+            ),
+        )
     if result.gpu:
         from kvplan.report.card_view import card_blocks
 
@@ -62,15 +68,19 @@ def cache_format(result: SizeResult) -> str:
 
 
 def _answer(result: SizeResult) -> tuple[str, ...]:
-    total = result.total_bytes
-    lines = [f"KV cache {in_unit(total, 'GiB')} GiB ({in_unit(total, 'GB')} GB, {total:,} bytes)"]
-    if result.per_rank_bytes != total:
-        rank = result.per_rank_bytes
-        lines.append(f"on the fullest rank {in_unit(rank, 'GiB')} GiB ({in_unit(rank, 'GB')} GB, {rank:,} bytes)")
+    lines = [f"KV cache {_both_units(result.total_bytes)}"]
+    if result.per_rank_bytes != result.total_bytes:
+        lines.append(f"on the fullest rank {_both_units(result.per_rank_bytes)}")
     return tuple(lines)
 
 
-def number(value: int | float) -> str:
+def _both_units(count: int) -> str:
+    """Bytes in GiB, in GB and in full."""
+    gib, gb = (in_unit(count, unit, places_for(count, unit)) for unit in ("GiB", "GB"))
+    return f"{gib} GiB ({gb} GB, {count:,} bytes)"
+
+
+def number(value: float) -> str:
     """A whole number with separators, or a fraction to three places.
 
     >>> number(327680), number(5511.4375)
@@ -92,10 +102,11 @@ def _rates(result: SizeResult) -> tuple[str, ...]:
 
 def _parts(result: SizeResult, unit: str) -> Grid:
     rows = []
+    places = places_for(result.total_bytes, unit)
     for part in result.parts:
         shape = " x ".join(f"{size:,}" for size in part.row)
-        rows.append((part.tensor, f"{part.layers:,}", shape, f"{part.rows:,}", part.format, in_unit(part.bytes, unit)))
-    rows.append(("total", "", "", "", "", in_unit(result.total_bytes, unit)))
+        rows.append((part.tensor, f"{part.layers:,}", shape, f"{part.rows:,}", part.format, in_unit(part.bytes, unit, places)))
+    rows.append(("total", "", "", "", "", in_unit(result.total_bytes, unit, places)))
     return Grid(("tensor", "layers", "row", "rows", "format", unit), frozenset({1, 2, 3, 5}), tuple(rows), total=True)
 
 
@@ -105,27 +116,43 @@ def _engine(result: SizeResult, unit: str) -> list[Block]:
     reserved, reasons = engine.pop("reserved_bytes"), engine.pop("reasons")
     ideal = result.per_rank_bytes
     difference = f" ({(reserved - ideal) / ideal:+.1%})" if ideal and reserved != ideal else ""
-    rows = [("architecture's need", in_unit(ideal, unit), f"{ideal:,}"), (f"reserved by {name}", in_unit(reserved, unit), f"{reserved:,}")]
-    lines = [f"{name} {version} reserves {in_unit(reserved, unit)} {unit}{difference} on one rank", *(f"  {reason}" for reason in reasons)]
-    figures = ", ".join(f"{key} {value:,}" if isinstance(value, int) else f"{key} {value}" for key, value in engine.items())
+    rows = [
+        ("architecture's need", in_unit(ideal, unit), f"{ideal:,}"),
+        (f"reserved by {name}", in_unit(reserved, unit), f"{reserved:,}"),
+    ]
+    lines = [
+        f"{name} {version} reserves {in_unit(reserved, unit)} {unit}{difference} on one rank",
+        *(f"  {reason}" for reason in reasons),
+    ]
+    figures = ", ".join(
+        f"{key} {value:,}" if isinstance(value, int) else f"{key} {value}" for key, value in engine.items()
+    )
     if figures:
         lines.append(f"  {figures}")
     return [Grid(("one rank", unit, "bytes"), frozenset({1, 2}), tuple(rows)), Lines(tuple(lines))]
 
 
-def unlimited(count: int | None) -> str:
-    """A count for reading; None means that nothing bounds it."""
-    return "without limit" if count is None else f"{count:,}"
+def unlimited(count: int | None, noun: str = "") -> str:
+    """A count for reading, with its noun; None means that nothing bounds it.
+
+    >>> unlimited(None, "tokens"), unlimited(8, "tokens")
+    ('no limit', '8 tokens')
+    """
+    if count is None:
+        return "no limit"
+    return f"{count:,} {noun}".rstrip()
 
 
 def _compared(results: list[SizeResult], unit: str) -> list[Block]:
     """One row a result; what is the same in all of them goes into the heading."""
-    cells = [_cells(result, unit) for result in results]
+    cells = [_cells(result, unit, places_for(min(r.total_bytes for r in results), unit)) for result in results]
     columns = list(dict.fromkeys(key for row in cells for key in row))
     always = {"model", unit, "GB" if unit != "GB" else unit}
     varying = [c for c in columns if c in always or len({row.get(c, "") for row in cells}) > 1]
     usual = {"policy": "full", "mtp": "0", **dict.fromkeys(("tp", "pp", "dcp", "ep", "dp", "cards"), "1")}
-    constant = [f"{c} {cells[0][c]}" for c in columns if c not in varying and cells[0].get(c, "") not in ("", usual.get(c))]
+    constant = [
+        f"{c} {cells[0][c]}" for c in columns if c not in varying and cells[0].get(c, "") not in ("", usual.get(c))
+    ]
     numbers = frozenset(i for i, c in enumerate(varying) if c not in _WORDS)
     grid = Grid(tuple(varying), numbers, tuple(tuple(row.get(c, "") for c in varying) for row in cells))
     blocks: list[Block] = [Heading(", ".join(constant))] if constant else []
@@ -136,20 +163,26 @@ def _compared(results: list[SizeResult], unit: str) -> list[Block]:
 _WORDS = frozenset({"model", "format", "policy", "engine", "gpu", "fits"})
 
 
-def _cells(result: SizeResult, unit: str) -> dict[str, str]:
+def _cells(result: SizeResult, unit: str, places: int) -> dict[str, str]:
     w, gpu = result.workload, result.gpu
-    cells = {"model": result.model, "tokens": f"{w.context:,}", "sequences": f"{w.batch:,}", "format": cache_format(result), "policy": w.policy}
+    cells = {
+        "model": result.model,
+        "tokens": f"{w.context:,}",
+        "sequences": f"{w.batch:,}",
+        "format": cache_format(result),
+        "policy": w.policy,
+    }
     for name in ("tp", "pp", "dcp", "ep", "dp", "mtp"):
         cells[name] = f"{getattr(w, name):,}"
-    cells[unit] = in_unit(result.total_bytes, unit)
+    cells[unit] = in_unit(result.total_bytes, unit, places)
     if unit != "GB":
-        cells["GB"] = in_unit(result.total_bytes, "GB")
+        cells["GB"] = in_unit(result.total_bytes, "GB", places)
     cells["B/token"] = number(result.bytes_per_token_full)
     if result.per_rank_bytes != result.total_bytes:
-        cells[f"rank {unit}"] = in_unit(result.per_rank_bytes, unit)
+        cells[f"rank {unit}"] = in_unit(result.per_rank_bytes, unit, places)
     if result.engine:
         cells["engine"] = str(result.engine["name"])
-        cells[f"reserved {unit}"] = in_unit(result.engine["reserved_bytes"], unit)
+        cells[f"reserved {unit}"] = in_unit(result.engine["reserved_bytes"], unit, places)
     if gpu:
         cells |= {"gpu": gpu.name or "", "cards": f"{gpu.count:,}", "fits": "yes" if gpu.fits else "no"}
         cells |= {"max tokens": unlimited(gpu.max_context), "max seqs": unlimited(gpu.max_batch)}
@@ -160,7 +193,14 @@ def _row(result: SizeResult) -> dict[str, Any]:
     """One flat CSV row, whole bytes."""
     row: dict[str, Any] = {"model": result.model}
     row |= {name: getattr(result.workload, name) for name in result.workload.__match_args__}
-    for name in ("total_bytes", "bytes_per_token", "bytes_per_token_full", "fixed_bytes_per_sequence", "per_rank_bytes", "copied_bytes"):
+    for name in (
+        "total_bytes",
+        "bytes_per_token",
+        "bytes_per_token_full",
+        "fixed_bytes_per_sequence",
+        "per_rank_bytes",
+        "copied_bytes",
+    ):
         row[name] = getattr(result, name)
     if result.engine:
         row |= {f"engine_{key}": value for key, value in result.engine.items() if not isinstance(value, list)}

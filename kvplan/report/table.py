@@ -14,7 +14,14 @@ from kvplan.report import Grid, Heading, Report
 def render(report: Report, color: bool, width: int | None) -> str:
     """The report's blocks, one blank line between them."""
     out = io.StringIO()
-    console = Console(file=out, force_terminal=color, no_color=not color, width=width, highlight=False, legacy_windows=False)
+    console = Console(
+        file=out,
+        force_terminal=color,
+        no_color=not color,
+        width=width,
+        highlight=False,
+        legacy_windows=False,
+    )
     for number, block in enumerate(report.blocks):
         if number:
             console.print()
@@ -33,7 +40,12 @@ def _table(grid: Grid) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_header=any(grid.columns))
     for index, name in enumerate(grid.columns):
         number = index in grid.numbers
-        table.add_column(Text(name), justify="right" if number else "left", no_wrap=number or index == 0, overflow="fold")
+        table.add_column(
+            Text(name),
+            justify="right" if number else "left",
+            no_wrap=number or index == 0,
+            overflow="fold",
+        )
     last = len(grid.rows) - 1
     for index, row in enumerate(grid.rows):
         style = "bold" if grid.total and index == last else ""

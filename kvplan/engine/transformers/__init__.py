@@ -20,7 +20,17 @@ from typing import ClassVar
 from kvplan.engine import EngineOption, Reservation
 from kvplan.engine.transformers.dips import dynamic_steps, passed_after, quantized_steps
 from kvplan.engine.transformers.dynamic import dynamic_layer
-from kvplan.engine.transformers.held import COUNTER_BYTES, Held, Tensors, Updates, crosses, distinct, held, together, window_of
+from kvplan.engine.transformers.held import (
+    COUNTER_BYTES,
+    Held,
+    Tensors,
+    Updates,
+    crosses,
+    distinct,
+    held,
+    together,
+    window_of,
+)
 from kvplan.engine.transformers.quantized import quantization, quantized_layer, split
 from kvplan.engine.transformers.recurrent import counts_once
 from kvplan.engine.transformers.static import static_layer
@@ -56,7 +66,9 @@ class Transformers:
         "backend": EngineOption(("quanto", "hqq"), "quanto", "library that quantizes"),
         "nbits": EngineOption("int", "4", "bits per code: 2 or 4 (quanto), 1, 2, 3, 4 or 8 (hqq)"),
         "q_group_size": EngineOption("int", "64", "numbers that share a scale and a shift"),
-        "residual_length": EngineOption("int", "128", "tokens that wait in the model's dtype before they are quantized"),
+        "residual_length": EngineOption(
+            "int", "128", "tokens that wait in the model's dtype before they are quantized"
+        ),
     }
 
     def reserve(self, spec: ModelSpec, workload: Workload, options: Options, version: str) -> Reservation:
@@ -76,7 +88,9 @@ class Transformers:
         if cache == "static":
             figures["max_cache_len"] = updates.rows
         if cache == "quantized":
-            figures["quantized_tokens"], figures["residual_tokens"] = split(updates, quantization(options).residual_length)
+            figures["quantized_tokens"], figures["residual_tokens"] = split(
+                updates, quantization(options).residual_length
+            )
         return Reservation(self.NAME, version, total.storage_bytes, figures, total.reasons)
 
     def dip_tokens(self, spec: ModelSpec, workload: Workload, options: Options) -> int:
@@ -102,32 +116,55 @@ def _check(spec: ModelSpec, workload: Workload, cache: str) -> None:
     """Refuse what the library's caches do not do."""
     for option, ranks in (("--tp", workload.tp), ("--pp", workload.pp), ("--dcp", workload.dcp)):
         if ranks > 1:
-            raise InputError(f"{option}: found {ranks}, but transformers is counted for one process", f"leave out {option}")
+            raise InputError(
+                f"{option}: found {ranks}, but transformers is counted for one process", f"leave out {option}"
+            )
     if not isinstance(workload.policy, Full):
-        raise InputError(f"--policy: found {workload.policy_text}, but transformers keeps every row", "--policy full, or --engine ideal")
+        raise InputError(
+            f"--policy: found {workload.policy_text}, but transformers keeps every row",
+            "--policy full, or --engine ideal",
+        )
     if workload.prefix:
-        raise InputError(f"--prefix: found {workload.prefix:,}, but transformers shares no rows between sequences", "leave out --prefix")
+        raise InputError(
+            f"--prefix: found {workload.prefix:,}, but transformers shares no rows between sequences",
+            "leave out --prefix",
+        )
     if workload.mtp:
-        raise InputError(f"--mtp: found {workload.mtp}, but transformers keeps draft layers out of this cache", "leave out --mtp")
+        raise InputError(
+            f"--mtp: found {workload.mtp}, but transformers keeps draft layers out of this cache", "leave out --mtp"
+        )
     dtype = spec.fields.dtype
-    fix = "-E nbits= says how many bits; leave out --kv-dtype" if cache == "quantized" else "leave out --kv-dtype, or -E cache=quantized"
+    fix = (
+        "-E nbits= says how many bits; leave out --kv-dtype"
+        if cache == "quantized"
+        else "leave out --kv-dtype, or -E cache=quantized"
+    )
     for option, name in (("--k-dtype", workload.k_dtype), ("--v-dtype", workload.v_dtype)):
         if name is not None and format_named(name, option).name != dtype:
             raise InputError(f"{option}: found {name}, but transformers caches in the model's dtype, {dtype}", fix)
     indexed = any(t.role is Role.INDEX for _, layer in spec.runs for t in layer.tensors())
     index = format_named(workload.index_dtype, "--index-dtype", INDEX_FORMATS).name
     if indexed and index not in ("fp8", dtype):  # fp8 is what the option says when nobody sets it
-        raise InputError(f"--index-dtype: found {index}, but transformers caches index keys in the model's dtype, {dtype}", f"--index-dtype {dtype}")
+        raise InputError(
+            f"--index-dtype: found {index}, but transformers caches index keys in the model's dtype, {dtype}",
+            f"--index-dtype {dtype}",
+        )
 
 
 def _updates(spec: ModelSpec, workload: Workload, options: Options, layers: list[tuple[int, Tensors]]) -> Updates:
     context = workload.context
     rows = int(options.get("max_cache_len", context))
     if rows < context:
-        raise InputError(f"-E max_cache_len: found {rows:,}, allowed the context of {context:,} and more", f"-E max_cache_len={context}")
+        raise InputError(
+            f"-E max_cache_len: found {rows:,}, allowed the context of {context:,} and more",
+            f"-E max_cache_len={context}",
+        )
     encoder_tokens = workload.encoder_tokens or spec.fields.encoder_tokens
     if encoder_tokens is None and any(crosses(t) for _, layer in layers for t in layer):
-        raise InputError(f"{spec.source}: encoder_tokens: missing, and {spec.name} attends to an encoder of any length", "add --encoder-tokens N")
+        raise InputError(
+            f"{spec.source}: encoder_tokens: missing, and {spec.name} attends to an encoder of any length",
+            "add --encoder-tokens N",
+        )
     dtype = spec.fields.dtype
     first = min(int(options.get("prefill", context)), context)
     return Updates(workload.batch, context, first, rows, ITEM_BYTES[dtype], dtype, encoder_tokens or 0, spec.source)

@@ -59,7 +59,9 @@ def _dynamic(tensor: CacheTensor, updates: Updates, prefilled: bool) -> Step:
     return 0, Fraction(row if isinstance(tensor.growth, PerToken) else 0), 1
 
 
-def quantized_steps(layers: list[tuple[int, Tensors]], updates: Updates, chosen: Quantization, prefilled: bool) -> Iterator[Step]:
+def quantized_steps(
+    layers: list[tuple[int, Tensors]], updates: Updates, chosen: Quantization, prefilled: bool
+) -> Iterator[Step]:
     """One step per tensor of a quantized cache: the residual, and the rounding of its groups."""
     group, waits = chosen.q_group_size, chosen.residual_length if prefilled else 1
     many = 8  # groups over which codes of any width are packed whole

@@ -13,7 +13,19 @@ Source: transformers 5.24.0 cache_utils.py (DynamicLayer, DynamicSlidingWindowLa
 from __future__ import annotations
 
 from kvplan.engine.transformers.compressed import compressed_layer
-from kvplan.engine.transformers.held import ATTENTION, LEADS, Held, Tensors, Updates, check_attention, check_index, crosses, held, together, window_of
+from kvplan.engine.transformers.held import (
+    ATTENTION,
+    LEADS,
+    Held,
+    Tensors,
+    Updates,
+    check_attention,
+    check_index,
+    crosses,
+    held,
+    together,
+    window_of,
+)
 from kvplan.engine.transformers.recurrent import recurrent_tensor
 from kvplan.engine.transformers.windows import sliding_reasons, sliding_rows
 from kvplan.tensor import CacheTensor, Role

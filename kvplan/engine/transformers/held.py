@@ -11,10 +11,10 @@ Source: the definition of the two figures; no rule of the library's is in this f
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from kvplan.errors import NotCountableError
 from kvplan.growth import Chunk, PerEncoderToken, PerToken, Window
+from kvplan.record import Record
 from kvplan.spec import Layer
 from kvplan.tensor import CacheTensor, Role
 
@@ -25,8 +25,7 @@ LEADS = frozenset({Role.K, Role.LATENT})
 """Roles that stand for one attention of a layer: a V shares the counter of its K."""
 
 
-@dataclass(frozen=True)
-class Held:
+class Held(Record):
     """Bytes of some layers: logical (what tensors show), storage (what stays allocated), counters among them."""
 
     logical_bytes: int = 0
@@ -35,8 +34,7 @@ class Held:
     reasons: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Updates:
+class Updates(Record):
     """The run that fills a cache, and the dtype the model computes in.
 
     first: tokens of the first update; the rest come one by one. rows: a static cache's own length, else the
@@ -110,7 +108,9 @@ def check_attention(tensor: CacheTensor, updates: Updates) -> None:
     Raises: NotCountableError naming the tensor.
     """
     if not isinstance(tensor.growth, PerToken | Window | Chunk | PerEncoderToken):
-        raise not_countable(updates, tensor, f"rows by {type(tensor.growth).__name__} were never seen in transformers 5.24")
+        raise not_countable(
+            updates, tensor, f"rows by {type(tensor.growth).__name__} were never seen in transformers 5.24"
+        )
 
 
 def check_index(tensor: CacheTensor, layer: Tensors, updates: Updates) -> tuple[str, ...]:
@@ -119,7 +119,9 @@ def check_index(tensor: CacheTensor, layer: Tensors, updates: Updates) -> tuple[
     Raises: NotCountableError for a pooled index, or one beside a window.
     """
     if not isinstance(tensor.growth, PerToken):
-        raise not_countable(updates, tensor, "an index of fewer keys than tokens was never weighed in transformers 5.24")
+        raise not_countable(
+            updates, tensor, "an index of fewer keys than tokens was never weighed in transformers 5.24"
+        )
     if any(window_of(t) is not None for t in layer):
         raise not_countable(updates, tensor, "an index beside a window was never weighed in transformers 5.24")
     return ("index keys are in the model's dtype, without scales",)
@@ -127,4 +129,6 @@ def check_index(tensor: CacheTensor, layer: Tensors, updates: Updates) -> tuple[
 
 def not_countable(updates: Updates, tensor: CacheTensor, why: str) -> NotCountableError:
     """The error for a tensor whose bytes in the library nobody has weighed."""
-    return NotCountableError(f"{updates.place}: {tensor.name}: {why}", "--engine ideal counts what the architecture needs")
+    return NotCountableError(
+        f"{updates.place}: {tensor.name}: {why}", "--engine ideal counts what the architecture needs"
+    )

@@ -23,10 +23,10 @@ Source: transformers 5.24.0 cache_utils.py (QuantizedLayer), with optimum-quanto
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from kvplan.engine.transformers.held import ATTENTION, Held, Tensors, Updates, crosses, held, together, window_of
 from kvplan.errors import InputError
+from kvplan.record import Record
 from kvplan.tensor import CacheTensor, Role
 from kvplan.units import ceil_div
 
@@ -37,8 +37,7 @@ REASONS = (
 )
 
 
-@dataclass(frozen=True)
-class Quantization:
+class Quantization(Record):
     """The options of a quantized cache, spelled as the library spells them."""
 
     backend: str
@@ -64,7 +63,10 @@ def quantization(options: Mapping[str, int | bool | str]) -> Quantization:
         raise InputError(f"-E nbits: found {nbits}, {backend} takes {allowed}", fix)
     group = int(options.get("q_group_size", 64))
     if backend == "hqq" and nbits != 3 and group * nbits % 8:
-        raise InputError(f"-E q_group_size: found {group}, hqq packs {nbits}-bit codes in multiples of {8 // nbits}", "-E q_group_size=64")
+        raise InputError(
+            f"-E q_group_size: found {group}, hqq packs {nbits}-bit codes in multiples of {8 // nbits}",
+            "-E q_group_size=64",
+        )
     return Quantization(backend, nbits, group, int(options.get("residual_length", 128)))
 
 
@@ -91,7 +93,10 @@ def quantized_layer(layer: Tensors, updates: Updates, chosen: Quantization) -> H
     Raises: InputError for a layer that the library cannot quantize, or a group that does not divide.
     """
     if not layer or any(t.role not in ATTENTION or crosses(t) or window_of(t) is not None for t in layer):
-        raise InputError(f"-E cache=quantized: transformers quantizes full attention alone, and not every layer of {updates.place} is", "-E cache=dynamic")
+        raise InputError(
+            f"-E cache=quantized: transformers quantizes full attention alone, and not every layer of {updates.place} is",
+            "-E cache=dynamic",
+        )
     return together((1, _numbers(width, updates, chosen)) for tensor in layer for width in _widths(tensor))
 
 
@@ -106,7 +111,9 @@ def _numbers(width: int, updates: Updates, chosen: Quantization) -> Held:
     quantized, waiting = split(updates, chosen.residual_length)
     group = chosen.q_group_size
     per_token = width if chosen.backend == "quanto" else width * updates.batch
-    flushes = (updates.first,) if quantized == updates.first else (updates.first, updates.first + chosen.residual_length)
+    flushes = (
+        (updates.first,) if quantized == updates.first else (updates.first, updates.first + chosen.residual_length)
+    )
     for flushed in flushes:
         if per_token * flushed % group:
             raise InputError(

@@ -59,5 +59,9 @@ def _state(tensor: CacheTensor, layer: Tensors, updates: Updates) -> Held:
     numbers = updates.batch * tensor.elements
     asked = tensor.dtype or "fp32"
     if own_cache(layer):
-        return held(numbers * updates.item_bytes, reasons=() if asked == updates.dtype else ("states are in the model's dtype",))
-    return held(numbers * FP32_BYTES, reasons=() if asked == "fp32" else ("states are fp32 whatever the configuration says",))
+        return held(
+            numbers * updates.item_bytes, reasons=() if asked == updates.dtype else ("states are in the model's dtype",)
+        )
+    return held(
+        numbers * FP32_BYTES, reasons=() if asked == "fp32" else ("states are fp32 whatever the configuration says",)
+    )

@@ -15,7 +15,19 @@ Source: transformers 5.24.0 cache_utils.py (StaticLayer, StaticSlidingWindowLaye
 
 from __future__ import annotations
 
-from kvplan.engine.transformers.held import ATTENTION, LEADS, Held, Tensors, Updates, check_attention, check_index, crosses, held, together, window_of
+from kvplan.engine.transformers.held import (
+    ATTENTION,
+    LEADS,
+    Held,
+    Tensors,
+    Updates,
+    check_attention,
+    check_index,
+    crosses,
+    held,
+    together,
+    window_of,
+)
 from kvplan.engine.transformers.recurrent import own_cache, recurrent_tensor
 from kvplan.errors import InputError
 from kvplan.tensor import CacheTensor, Role
@@ -29,9 +41,15 @@ def static_layer(layer: Tensors, updates: Updates) -> Held:
     Raises: InputError for a layer the library's static cache refuses; NotCountableError as `dynamic_layer` does.
     """
     if own_cache(layer):
-        raise InputError(f"-E cache=static: {updates.place} keeps its states in a cache class of its own, which transformers cannot replace", DYNAMIC)
+        raise InputError(
+            f"-E cache=static: {updates.place} keeps its states in a cache class of its own, which transformers cannot replace",
+            DYNAMIC,
+        )
     if any(t.role is Role.ENTRY for t in layer):
-        raise InputError(f"-E cache=static: {updates.place} keeps compressed entries, for which transformers has no static layer", DYNAMIC)
+        raise InputError(
+            f"-E cache=static: {updates.place} keeps compressed entries, for which transformers has no static layer",
+            DYNAMIC,
+        )
     return together((1, _tensor(tensor, layer, updates)) for tensor in layer)
 
 
@@ -59,4 +77,6 @@ def _cross(tensor: CacheTensor, layer: Tensors, updates: Updates, counters: int)
             f"-E cache=static: {updates.encoder_tokens:,} encoder tokens do not fit the {updates.rows:,} rows of a cross-attention layer",
             f"-E max_cache_len={updates.encoder_tokens}",
         )
-    return held(row * updates.rows, counters=counters, reasons=("layers of cross-attention alone hold max_cache_len rows",))
+    return held(
+        row * updates.rows, counters=counters, reasons=("layers of cross-attention alone hold max_cache_len rows",)
+    )

@@ -28,5 +28,9 @@ def sliding_reasons(context: int, window: int, at_once: bool) -> tuple[str, ...]
         return ()
     if window == 1:
         return ("a window of 1 is never cut",)
-    view = "a prefill at once stays allocated beneath the views" if at_once else "a view of W - 1 rows keeps W rows allocated"
+    view = (
+        "a prefill at once stays allocated beneath the views"
+        if at_once
+        else "a view of W - 1 rows keeps W rows allocated"
+    )
     return ("windows keep W - 1 rows", view)
