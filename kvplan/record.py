@@ -33,6 +33,9 @@ class Record:
             raise TypeError(f"{type(self).__name__} takes {len(names)} values, {len(args)} given")
         values = self.__dict__
         values.update(zip(names, args, strict=False))
+        if not kwargs and len(args) == len(names):
+            self.check()
+            return
         for name in names[len(args) :]:
             if name in kwargs:
                 values[name] = kwargs.pop(name)

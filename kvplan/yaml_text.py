@@ -12,6 +12,15 @@ from math import isfinite
 from typing import Any
 
 import yaml
+from yaml.events import (
+    AliasEvent,
+    DocumentStartEvent,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+)
 
 from kvplan.errors import InputError, quoted
 
@@ -23,7 +32,12 @@ LONGEST_INTEGER = 40
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _INTEGER = re.compile(r"[-+]?[0-9][0-9_]*")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-_WORDS: dict[str, Any] = {"true": True, "false": False, "null": None, "~": None, "": None}
+_NUMERIC_START = frozenset("+-.0123456789")
+_WORDS: dict[str, Any] = {
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+    **dict.fromkeys(("null", "Null", "NULL", "~", ""), None),
+}
 
 
 def load_yaml(text: str, source: str) -> Any:
@@ -51,76 +65,88 @@ def load_yaml(text: str, source: str) -> Any:
 
 
 def _fold(text: str, source: str) -> Any:
+    """The document's value, built event by event."""
     loader = _LOADER(text)
-    stack: list[tuple[Any, list[Any]]] = []  # (container, [pending key])
+    stack: list[_Place] = []
     root: list[Any] = []
     nodes = 0
     try:
         while loader.check_event():
             event = loader.get_event()
-            kind = type(event).__name__
-            if kind in _STRUCTURE:
-                if kind == "DocumentStartEvent" and root:
-                    raise InputError(f"{source}: holds more than one document", "keep one document per file")
-                continue
-            if kind in ("SequenceEndEvent", "MappingEndEvent"):
+            kind = type(event)
+            if kind is ScalarEvent or kind is MappingStartEvent or kind is SequenceStartEvent or kind is AliasEvent:
+                nodes += 1
+                if (
+                    event.anchor is not None
+                    or nodes > MOST_NODES
+                    or len(stack) >= DEEPEST
+                    or getattr(event, "tag", None) is not None
+                ):
+                    raise _refusal(event, nodes, source)
+                value = _scalar(event, source) if kind is ScalarEvent else {} if kind is MappingStartEvent else []
+                if stack:
+                    _put(value, stack[-1], event, source)
+                else:
+                    root.append(value)
+                if kind is not ScalarEvent:
+                    stack.append(_Place(value))
+            elif kind is SequenceEndEvent or kind is MappingEndEvent:
                 stack.pop()
-                continue
-            nodes += 1
-            _refuse(event, kind, nodes, len(stack), source)
-            value: Any = (
-                {} if kind == "MappingStartEvent" else [] if kind == "SequenceStartEvent" else _scalar(event, source)
-            )
-            _place(value, stack, root, event, source)
-            if kind != "ScalarEvent":
-                stack.append((value, []))
+            elif kind is DocumentStartEvent and root:
+                raise InputError(f"{source}: holds more than one document", "keep one document per file")
     finally:
         loader.dispose()
     return root[0] if root else None
 
 
-_STRUCTURE = ("StreamStartEvent", "StreamEndEvent", "DocumentStartEvent", "DocumentEndEvent")
+class _Place:
+    """A container being filled, and the key that waits for its value."""
+
+    __slots__ = ("container", "is_list", "key", "waiting")
+
+    def __init__(self, container: Any) -> None:
+        self.container = container
+        self.is_list = type(container) is list
+        self.key: Any = None
+        self.waiting = False
 
 
-def _refuse(event: Any, kind: str, nodes: int, depth: int, source: str) -> None:
-    """Stop at whatever a plain spec never holds."""
-    line = f"{source}: line {event.start_mark.line + 1}:"
-    if kind == "AliasEvent" or event.anchor is not None:
-        raise InputError(f"{line} holds a YAML anchor or alias", "write the values out")
-    if event.tag is not None:
-        raise InputError(f"{line} holds the YAML tag {quoted(event.tag)}", "write plain values")
-    if nodes > MOST_NODES:
-        raise InputError(f"{line} more than {MOST_NODES:,} values", "split the file")
-    if depth >= DEEPEST:
-        raise InputError(f"{line} nested deeper than {DEEPEST} levels", "flatten the file")
-
-
-def _place(value: Any, stack: list[tuple[Any, list[Any]]], root: list[Any], event: Any, source: str) -> None:
-    """Put `value` where the document has it: as the root, an item, a key or a key's value."""
-    if not stack:
-        root.append(value)
-        return
-    container, pending = stack[-1]
-    if isinstance(container, list):
-        container.append(value)
-    elif pending:
-        container[pending.pop()] = value
+def _put(value: Any, place: _Place, event: Any, source: str) -> None:
+    """Put `value` where the document has it: as an item, a key or a key's value."""
+    if place.is_list:
+        place.container.append(value)
+    elif place.waiting:
+        place.container[place.key] = value
+        place.waiting = False
     else:
         line = f"{source}: line {event.start_mark.line + 1}:"
         if not isinstance(value, str | int | float | bool):
             raise InputError(f"{line} found a key that is not plain text", "keys are words")
-        if value in container:
+        if value in place.container:
             raise InputError(f"{line} the key {quoted(value)} stands twice", "keep one of them")
-        pending.append(value)
+        place.key, place.waiting = value, True
+
+
+def _refusal(event: Any, nodes: int, source: str) -> InputError:
+    """Why the document stops here: whatever a plain spec never holds."""
+    line = f"{source}: line {event.start_mark.line + 1}:"
+    if event.anchor is not None:
+        return InputError(f"{line} holds a YAML anchor or alias", "write the values out")
+    if getattr(event, "tag", None) is not None:
+        return InputError(f"{line} holds the YAML tag {quoted(event.tag)}", "write plain values")
+    if nodes > MOST_NODES:
+        return InputError(f"{line} more than {MOST_NODES:,} values", "split the file")
+    return InputError(f"{line} nested deeper than {DEEPEST} levels", "flatten the file")
 
 
 def _scalar(event: Any, source: str) -> Any:
     text: str = event.value
     if not event.implicit[0]:
         return text
-    lowered = text.lower()
-    if lowered in _WORDS and (text.islower() or text.istitle() or text.isupper() or text in ("~", "")):
-        return _WORDS[lowered]
+    if text in _WORDS:
+        return _WORDS[text]
+    if text[0] not in _NUMERIC_START:
+        return text
     if _INTEGER.fullmatch(text):
         if len(text) > LONGEST_INTEGER:
             line = f"{source}: line {event.start_mark.line + 1}:"
