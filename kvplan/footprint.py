@@ -18,7 +18,7 @@ from kvplan.formats import INDEX_FORMATS, Format, format_named
 from kvplan.growth import Growth, PerEncoderToken, Unflushed, divisible, filled_after, period, rows, shared_rows, slope
 from kvplan.policy import law_kept
 from kvplan.record import Record
-from kvplan.spec import Layer, ModelSpec, Runs
+from kvplan.spec import Layer, ModelSpec, Runs, distinct_layers
 from kvplan.tensor import CacheTensor, Role, StoredTensor
 from kvplan.workload import Workload
 
@@ -252,7 +252,7 @@ class _Formats:
                 return self.index
             case Role.CONV:
                 return format_named(tensor.dtype or self.model_dtype)
-            case Role.STATE:
+            case Role.STATE:  # pragma: no branch
                 return format_named(tensor.dtype or "fp32")
 
 
@@ -261,12 +261,8 @@ def _planned(runs: Runs, formats: _Formats, shards: int, token_shards: int) -> t
 
     shards: ranks that divide the heads; token_shards: the same for tensors whose tokens DCP divides.
     """
-    counts: dict[int, tuple[int, Layer]] = {}
-    for count, layer in runs:
-        seen = counts.get(id(layer))
-        counts[id(layer)] = (count + (seen[0] if seen else 0), layer)
     merged: dict[tuple[CacheTensor, CacheTensor | None], int] = {}
-    for count, layer in counts.values():
+    for count, layer in distinct_layers(runs):
         partner: CacheTensor | None = None
         for tensor in layer.tensors():
             over = token_shards if divisible(tensor.growth) else shards
@@ -291,7 +287,7 @@ def _terms(planned: tuple[Planned, ...]) -> Terms:
 
 
 def _encoder_tokens(spec: ModelSpec, workload: Workload, runs: Runs) -> int:
-    needs = any(isinstance(t.growth, PerEncoderToken) for _, layer in runs for t in layer.tensors())
+    needs = any(isinstance(t.growth, PerEncoderToken) for _, layer in distinct_layers(runs) for t in layer.tensors())
     if not needs:
         if workload.encoder_tokens is not None:
             raise InputError(

@@ -29,9 +29,9 @@ def model_rows(query: str = "", specs: str | None = None) -> list[ModelRow]:
     """Every model that answers to `query`, in order of name."""
     found = []
     for spec in all_models(specs):
-        fields = spec.fields
-        if matches(query, fields.name, " ".join(fields.aliases), fields.hub, attention_text(spec)):
-            found.append(model_row(spec))
+        row = model_row(spec)
+        if matches(query, row.name, " ".join(row.aliases), row.hub, row.attention):
+            found.append(row)
     return found
 
 
@@ -39,7 +39,7 @@ def model_row(spec: ModelSpec) -> ModelRow:
     """One model's line; cross-attention counts nothing where the encoder's length is open."""
     fields = spec.fields
     encoder = None if fields.encoder_tokens else 1
-    has_cross = any(kind.type == "cross" for _, layer in spec.runs for kind in layer.kinds)
+    has_cross = any(kind.type == "cross" for _, layer in spec.layers() for kind in layer.kinds)
     plan = cache_plan(spec, Workload(1, encoder_tokens=encoder if has_cross else None))
     rate: Fraction = plan.marginal_bytes(full=True)
     fixed = 0 if has_cross and encoder else plan.fixed_bytes()
@@ -63,7 +63,7 @@ def attention_text(spec: ModelSpec) -> str:
     A window or chunk is named with its width.
     """
     counts: dict[str, int] = {}
-    for count, layer in spec.runs:
+    for count, layer in spec.layers():
         text = "+".join(_kind_text(kind) for kind in layer.kinds)
         counts[text] = counts.get(text, 0) + count
     ordered = sorted(counts.items(), key=lambda item: -item[1])

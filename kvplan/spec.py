@@ -60,17 +60,22 @@ class SpecFields(Fields):
 
 
 class Layer(Record):
-    """One distinct layer: the name its pattern gives it, and the attentions it holds."""
+    """One distinct layer: the name its pattern gives it, and the attentions it holds.
+
+    kept: the tensors of all its attentions, which follow from `kinds`.
+    """
 
     name: str
     kinds: tuple[AttentionKind, ...]
+    kept: tuple[CacheTensor, ...] = ()
+
+    def check(self) -> None:
+        """Work out the tensors once: a layer is asked for them many times."""
+        self.__dict__["kept"] = tuple(tensor for kind in self.kinds for tensor in kind.cache_tensors())
 
     def tensors(self) -> tuple[CacheTensor, ...]:
-        """The tensors the layer keeps for one sequence; equal names get a number behind them."""
-        found: list[CacheTensor] = []
-        for kind in self.kinds:
-            found.extend(kind.cache_tensors())
-        return tuple(found)
+        """The tensors the layer keeps for one sequence."""
+        return self.kept
 
 
 Runs = tuple[tuple[int, Layer], ...]
@@ -99,6 +104,10 @@ class ModelSpec(Record):
         """Layers of the model, drafts apart."""
         return sum(count for count, _ in self.runs)
 
+    def layers(self) -> list[tuple[int, Layer]]:
+        """Every distinct layer and how many there are, in order of first appearance."""
+        return distinct_layers(self.runs)
+
     def draft_layer(self) -> Layer:
         """What one draft layer keeps.
 
@@ -110,6 +119,15 @@ class ModelSpec(Record):
                 "add `draft: {attention: {...}}` to the spec, or leave out --mtp",
             )
         return self.draft
+
+
+def distinct_layers(runs: Runs) -> list[tuple[int, Layer]]:
+    """The distinct layers of `runs` and how many there are of each, in order of first appearance."""
+    counts: dict[int, tuple[int, Layer]] = {}
+    for count, layer in runs:
+        before = counts.get(id(layer), (0, layer))[0]
+        counts[id(layer)] = (before + count, layer)
+    return list(counts.values())
 
 
 _LAYER_KEYS = ("layers", "pattern", "attention", "draft")
