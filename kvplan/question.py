@@ -88,6 +88,10 @@ def subject(question: Question) -> Subject:
         spec, found = model_named(question.model, question.specs)
     hints: list[str] = []
     context = _context(question, spec, hints)
+    if question.weights is not None:
+        from kvplan.weights import check_given
+
+        check_given(question.weights)
     tp, pp, dp = layout(question, hints)
     engine = None
     if question.engine is not None or question.engine_options:

@@ -88,6 +88,17 @@ def weights_on_rank(spec: ModelSpec, workload: Workload, given: str | None) -> W
     return Weights(best, best, high, "exact" if exact else "assumed", source)
 
 
+def check_given(text: str) -> None:
+    """Refuse what is neither a weight format nor bytes, needed or not.
+
+    Raises: InputError with the nearest formats.
+    """
+    if text[:1].isdigit():
+        byte_count(text, "--weights")
+    else:
+        _width(text)
+
+
 def _parts(spec: ModelSpec) -> list[tuple[str, int, str]] | None:
     if spec.fields.weights:
         return [(part.part, part.parameters, part.format) for part in spec.fields.weights]

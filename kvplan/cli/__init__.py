@@ -64,10 +64,22 @@ def _one_coercion(command: Any) -> Any:
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
-
-        typer.echo(f"kvplan {version('kvplan')}")
+        typer.echo(f"kvplan {_own_version()}")
         raise typer.Exit
+
+
+def _own_version() -> str:
+    """The installed version, or that of the checkout it runs from."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("kvplan")
+    except PackageNotFoundError:
+        import tomllib
+        from pathlib import Path
+
+        with (Path(__file__).parents[2] / "pyproject.toml").open("rb") as file:
+            return str(tomllib.load(file)["project"]["version"])
 
 
 app = typer.Typer(cls=LazyGroup, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -86,7 +98,7 @@ def root(
 def main() -> NoReturn:
     """Run the command line and exit: 0 yes, 1 no, 2 bad input, 3 not countable, 4 something missing."""
     try:
-        code = app(standalone_mode=False)
+        code = app(prog_name="kvplan", standalone_mode=False)
     except KvplanError as error:
         code = _complain(error.what, error.fix, error.exit_code)
     except BrokenPipeError:
@@ -96,7 +108,7 @@ def main() -> NoReturn:
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise
-        code = _complain(*_usage(error), 2)
+        code = _help(error) if type(error).__name__ == "NoArgsIsHelpError" else _complain(*_usage(error), 2)
     _leave(code if isinstance(code, int) else 0)
 
 
@@ -120,6 +132,12 @@ def _complain(what: str, fix: str, code: int) -> int:
     if fix:
         sys.stderr.write(f"  fix: {_one_line(fix)}\n")
     return code
+
+
+def _help(error: Any) -> int:
+    """The help page of a command that got no arguments."""
+    sys.stderr.write(f"{error.format_message()}\n")
+    return 2
 
 
 def _one_line(text: str) -> str:
