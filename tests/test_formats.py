@@ -96,7 +96,7 @@ def test_groups_carry_scale_and_zero() -> None:
         stored("int4_g128", CacheTensor("k", Role.K, (8, 64), TOKENS, shards=8))
 
 
-@pytest.mark.parametrize(("k_width", "v_width", "pad"), [(128, 128, 0), (128, 127, 0), (128, 125, 1), (127, 125, 1)])
+@pytest.mark.parametrize(("k_width", "v_width", "pad"), [(128, 128, 0), (128, 127, 0), (128, 125, 1), (127, 125, 1), (125, 128, 1), (125, 125, 0)])
 def test_a_turboquant_slot_is_even(k_width: int, v_width: int, pad: int) -> None:
     """The pad follows from K and V together: vLLM rounds the slot of both up."""
     k = CacheTensor("k", Role.K, (2, k_width), TOKENS, shards=2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import numpy
 import pytest
@@ -145,3 +146,11 @@ def test_the_smaller_count_is_found_for_numbers_and_arrays() -> None:
     assert (3, 3) == (minimum(3, 5), minimum(5, 3))
     assert type(minimum(3, 5)) is int
     assert [1, 2] == minimum(numpy.array([1, 5]), 2).tolist()
+
+
+def test_the_set_of_laws_is_closed() -> None:
+    """What is no law is a bug, found at once."""
+    stranger: Any = "per token"
+    for answer in (lambda: rows(stranger, 1), lambda: slope(stranger, full=True), lambda: shared_rows(stranger, 2, 1)):
+        with pytest.raises(AssertionError):
+            answer()

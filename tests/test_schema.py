@@ -24,6 +24,7 @@ class Outer(Strict):
     name: str
     size: int = 1
     inner: Inner | None = None
+    early: None | Inner = None
     several: list[Inner] = []
 
     @model_validator(mode="after")
@@ -52,8 +53,9 @@ def test_good_values_become_fields() -> None:
         (None, "f.yaml: found 'None', allowed a mapping of keys", "start with `name:`"),
         ({}, "f.yaml: name: missing", "add `name:`; `kvplan show llama-3.1-70b` prints a whole spec"),
         ({"name": "a", "siz": 1}, "f.yaml: siz: unknown key", "did you mean size?"),
-        ({"name": "a", "zzzz": 1}, "f.yaml: zzzz: unknown key", "known keys: name, size, inner, several"),
+        ({"name": "a", "zzzz": 1}, "f.yaml: zzzz: unknown key", "known keys: name, size, inner, early, several"),
         ({"name": "a", "inner": {"windw": 1}}, "f.yaml: inner.windw: unknown key", "did you mean window?"),
+        ({"name": "a", "early": {"windw": 1}}, "f.yaml: early.windw: unknown key", "did you mean window?"),
         ({"name": "a", "several": [{"cap": 1}, {"windw": 1}]}, "f.yaml: several.1.windw: unknown key", "did you mean window?"),
         ({"name": "a", "size": "1"}, "f.yaml: size: found '1', allowed a valid integer", "write a value of that kind"),
         ({"name": "a", "size": 13}, "f.yaml: size 13 contradicts name", "mend one of the two"),

@@ -137,6 +137,12 @@ def test_half_a_million_values_are_refused(text: str) -> None:
     assert f"more than {MOST_NODES:,} values" in refusal(text)
 
 
+def test_as_many_values_as_allowed_are_read() -> None:
+    """The 50,000th value is read, the list around them being the first."""
+    assert MOST_NODES - 1 == len(load_yaml("- 1\n" * (MOST_NODES - 1), "f.yaml"))
+    assert f"more than {MOST_NODES:,} values" in refusal("- 1\n" * MOST_NODES)
+
+
 def test_a_million_values_are_refused() -> None:
     """They do not fit the longest text, which is refused before it is parsed."""
     assert f"f.yaml: larger than {MOST_BYTES:,} characters" == refusal("a: [" + "1," * 1_000_000 + "1]")
