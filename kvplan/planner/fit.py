@@ -69,12 +69,12 @@ def most_sequences(weigh: Weigh, budget_bytes: int, context: int) -> int | None:
     return largest(lambda batch: weigh(context, batch) <= budget_bytes, MOST_SEQUENCES)
 
 
-def fewest_gpus(fits_on: Callable[[int], bool], per_step: int = 1) -> int | None:
-    """The smallest number of GPUs, in steps of `per_step`, on which the workload fits; None past 64 a replica.
+def fewest_gpus(fits_on: Callable[[int], bool], most_ranks: int = MOST_GPUS, per_step: int = 1) -> int | None:
+    """The smallest number of GPUs, in steps of `per_step`, on which the workload fits; None past `most_ranks` steps.
 
-    A count the model cannot be divided over (more pipeline stages than layers) does not fit.
+    A count the model cannot be divided over does not fit.
     """
-    for ranks in range(1, MOST_GPUS + 1):
+    for ranks in range(1, most_ranks + 1):
         try:
             if fits_on(ranks):
                 return ranks * per_step

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kvplan.errors import InputError
-from kvplan.planner.fit import fewest_gpus
+from kvplan.planner.fit import MOST_GPUS, fewest_gpus
 from kvplan.question import Question, subject
 from kvplan.results import FitResult
 from kvplan.sizing import size_answer
+from kvplan.spec import ModelSpec
 
 
 def fit_answer(question: Question) -> FitResult:
@@ -26,7 +29,8 @@ def fit_answer(question: Question) -> FitResult:
         result = size_answer(question.replace(tp=tp, count=None, pp=question.pp, dp=question.dp))
         return result.fits
 
-    fewest = None if question.gpu is None else fewest_gpus(fits_on, per_step)
+    fewest = None if question.gpu is None else fewest_gpus(fits_on, MOST_GPUS // (question.pp or 1), per_step)
+    uneven = () if fewest is None else _uneven(asked.spec, fewest // per_step, fits_on, per_step)
     return FitResult(
         model=asked.spec.name,
         gpu=gpu.name,
@@ -40,8 +44,20 @@ def fit_answer(question: Question) -> FitResult:
         max_batch=gpu.max_batch,
         min_gpus=fewest,
         fits=gpu.fits,
-        notes=answer.notes,
+        notes=(*answer.notes, *uneven),
         hints=answer.hints,
+    )
+
+
+def _uneven(spec: ModelSpec, tp: int, fits_on: Callable[[int], bool], per_step: int) -> tuple[str, ...]:
+    """What to say when `tp` ranks cannot share the attention heads evenly, as most engines demand."""
+    heads = {kind.heads for _, layer in spec.layers() for kind in layer.kinds if getattr(kind, "heads", None)}
+    if all(count % tp == 0 for count in heads):
+        return ()
+    even = next((n for n in range(tp, MOST_GPUS + 1) if all(count % n == 0 for count in heads) and fits_on(n)), None)
+    better = f"; {even * per_step:,} GPUs do" if even else ""
+    return (
+        f"{tp} ranks do not share {', '.join(f'{count:,}' for count in sorted(heads))} attention heads evenly, as most engines demand{better}",
     )
 
 
