@@ -51,7 +51,8 @@ def fit_answer(question: Question) -> FitResult:
 
 def _uneven(spec: ModelSpec, tp: int, fits_on: Callable[[int], bool], per_step: int) -> tuple[str, ...]:
     """What to say when `tp` ranks cannot share the attention heads evenly, as most engines demand."""
-    heads = {getattr(kind, "heads", 1) for _, layer in spec.layers() for kind in layer.kinds} - {None}
+    named = (getattr(kind, "heads", None) for _, layer in spec.layers() for kind in layer.kinds)
+    heads = {count for count in named if count}
     if all(count % tp == 0 for count in heads):
         return ()
     even = next((n for n in range(tp, MOST_GPUS + 1) if all(count % n == 0 for count in heads) and fits_on(n)), None)
