@@ -21,6 +21,7 @@ from strategies import (
     heads,
     keeps_encoder,
     latents,
+    mappings,
     plan,
     policies,
     specs,
@@ -29,7 +30,9 @@ from strategies import (
 )
 
 from kvplan.growth import PerTokens, Unflushed, divisible, period, rows
-from kvplan.spec import ModelSpec
+from kvplan.spec import ModelSpec, parse_spec
+from kvplan.spec_text import spec_yaml
+from kvplan.yaml_text import load_yaml
 
 ranks = st.sampled_from([1, 2, 4, 8, 16])
 many = given(spec=specs(), kv_dtype=formats, context=contexts, more=st.integers(0, 500), batch=batches)
@@ -265,3 +268,17 @@ def test_bytes_are_whole_python_integers(spec: ModelSpec, kv_dtype: str | None, 
     counts = [cache.total_bytes(context, batch), cache.rank_bytes(context, batch), cache.fixed_bytes(), cache.copied_bytes(context, batch)]
     assert [type(count) for count in counts] == [int] * 4
     assert isinstance(cache.marginal_bytes(full=True), Fraction)
+
+
+def per_layer(spec: ModelSpec) -> list[Any]:
+    """What each layer keeps, in order, and a draft layer after them."""
+    return [layer.kinds for count, layer in spec.runs for _ in range(count)] + [spec.draft.kinds if spec.draft else None]
+
+
+@given(values=mappings(), draft=st.one_of(st.none(), attentions))
+def test_a_spec_reads_back_as_it_was_written(values: dict[str, Any], draft: Any) -> None:
+    """Spec, YAML, spec is the identity: fields, layers in order, draft."""
+    spec = parse_spec({**values, **({"draft": {"attention": draft}} if draft else {})}, "f.yaml")
+    again = parse_spec(load_yaml(spec_yaml(spec), "f.yaml"), "f.yaml")
+    assert (spec.fields, per_layer(spec)) == (again.fields, per_layer(again))
+    assert spec_yaml(spec) == spec_yaml(again)

@@ -9,8 +9,10 @@ import pytest
 from strategies import SPECS, data, keeps_encoder, plan, shipped
 
 from kvplan.growth import Chunk, PerEncoderToken, Window, slope
-from kvplan.spec import ModelSpec
+from kvplan.spec import ModelSpec, parse_spec
+from kvplan.spec_text import spec_yaml
 from kvplan.tensor import Role
+from kvplan.yaml_text import load_yaml
 
 NAMES = sorted(path.stem for path in SPECS.glob("*.yaml"))
 FACTS: dict[str, dict[str, Any]] = {entry["name"]: entry for entry in data("model_catalogue.yaml")}
@@ -147,6 +149,19 @@ def test_the_parameters_follow_from_the_dimensions(name: str) -> None:
     unlisted = facts["params_check"] == "ok_minus_extras" and "params_non_text" not in facts
     least, most = (0, Fraction(2, 100)) if unlisted else (Fraction(-1, 100), Fraction(1, 100))
     assert least <= gap <= most, f"model_specs/{name}.yaml: parameters: {float(gap):.2%} away from what the dimensions imply"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_spec_reads_back_as_it_is_written(name: str) -> None:
+    """Printing a shipped spec and reading it again changes nothing."""
+    spec = shipped(name)
+    again = parse_spec(load_yaml(spec_yaml(spec), name), name)
+    assert (spec.fields, kinds_of(spec)) == (again.fields, kinds_of(again))
+
+
+def kinds_of(spec: ModelSpec) -> list[Any]:
+    """What each layer keeps, in order."""
+    return [layer.kinds for count, layer in spec.runs for _ in range(count)]
 
 
 def test_no_two_specs_answer_to_one_word() -> None:
