@@ -32,6 +32,14 @@ def complete_gpu(incomplete: str) -> list[str]:
     ]
 
 
+def complete_anything(incomplete: str) -> list[str]:
+    """Whatever `kvplan show` takes that begins with what is typed."""
+    from kvplan.engine import ENGINES
+
+    engines = [name for name in ENGINES if name.startswith(incomplete)]
+    return [*complete_model(incomplete), *complete_gpu(incomplete), *complete_format(incomplete), *engines]
+
+
 def complete_format(incomplete: str) -> list[str]:
     """Cache formats that begin with what is typed."""
     from kvplan.formats import FORMATS

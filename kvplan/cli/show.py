@@ -17,7 +17,7 @@ Name = Annotated[
     typer.Argument(
         metavar="NAME",
         help="A model, GPU, engine or format.",
-        autocompletion=o.complete_model,
+        autocompletion=o.complete_anything,
         show_default=False,
     ),
 ]
