@@ -49,7 +49,9 @@ def plan(spec: ModelSpec, **workload: Any) -> CachePlan:
     if kv_dtype:
         workload.update(k_dtype=kv_dtype, v_dtype=kv_dtype)
     text = workload.pop("policy", "full")
-    return cache_plan(spec, Workload(**{"context": MOST_CONTEXT, **workload}, policy=policy_named(text), policy_text=text))
+    return cache_plan(
+        spec, Workload(**{"context": MOST_CONTEXT, **workload}, policy=policy_named(text), policy_text=text)
+    )
 
 
 def keeps_encoder(spec: ModelSpec) -> bool:
@@ -84,7 +86,14 @@ def grouped_heads(draw: st.DrawFn, bound: st.SearchStrategy[dict[str, int]] = _b
     kv_heads, groups = draw(_heads), draw(_heads)
     kind = "mha" if groups == 1 else "mqa" if kv_heads == 1 else "gqa"
     value = draw(st.one_of(st.just({}), st.builds(lambda w: {"v_head_dim": w}, _width)))
-    return {"type": kind, "heads": kv_heads * groups, "kv_heads": kv_heads, "head_dim": draw(_width), **value, **draw(bound)}
+    return {
+        "type": kind,
+        "heads": kv_heads * groups,
+        "kv_heads": kv_heads,
+        "head_dim": draw(_width),
+        **value,
+        **draw(bound),
+    }
 
 
 latents = st.builds(
@@ -100,38 +109,100 @@ entries = st.builds(
     st.sampled_from([{}, {"ratio": 4}, {"ratio": 128}]),
 )
 states = st.one_of(
-    st.builds(lambda d, k, s: {"type": "mamba1", "d_inner": d, "d_state": 16, "conv_kernel": k, **s}, st.sampled_from([64, 128]), _kernel, _state),
     st.builds(
-        lambda h, w, k, s: {"type": "mamba2", "heads": h, "head_dim": w, "groups": h, "d_state": 16, "conv_kernel": k, **s},
-        _heads, _width, _kernel, _state,
+        lambda d, k, s: {"type": "mamba1", "d_inner": d, "d_state": 16, "conv_kernel": k, **s},
+        st.sampled_from([64, 128]),
+        _kernel,
+        _state,
     ),
     st.builds(
-        lambda h, w, k, s: {"type": "gated_deltanet", "k_heads": h, "v_heads": 2 * h, "k_head_dim": w, "v_head_dim": w, "conv_kernel": k, **s},
-        _heads, _width, _kernel, _state,
+        lambda h, w, k, s: {
+            "type": "mamba2",
+            "heads": h,
+            "head_dim": w,
+            "groups": h,
+            "d_state": 16,
+            "conv_kernel": k,
+            **s,
+        },
+        _heads,
+        _width,
+        _kernel,
+        _state,
     ),
-    st.builds(lambda h, w, k, s: {"type": "kda", "heads": h, "head_dim": w, "conv_kernel": k, **s}, _heads, _width, _kernel, _state),
+    st.builds(
+        lambda h, w, k, s: {
+            "type": "gated_deltanet",
+            "k_heads": h,
+            "v_heads": 2 * h,
+            "k_head_dim": w,
+            "v_head_dim": w,
+            "conv_kernel": k,
+            **s,
+        },
+        _heads,
+        _width,
+        _kernel,
+        _state,
+    ),
+    st.builds(
+        lambda h, w, k, s: {"type": "kda", "heads": h, "head_dim": w, "conv_kernel": k, **s},
+        _heads,
+        _width,
+        _kernel,
+        _state,
+    ),
     st.builds(lambda h, w, s: {"type": "lightning", "heads": h, "head_dim": w, **s}, _heads, _width, _state),
     st.builds(lambda d, k: {"type": "short_conv", "dim": d, "conv_kernel": k}, st.sampled_from([64, 128]), _kernel),
     st.builds(lambda h, w, s: {"type": "rwkv7", "heads": h, "head_dim": w, **s}, _heads, _width, _state),
-    st.builds(lambda w, k, s: {"type": "rg_lru", "width": w, "conv_kernel": k, **s}, st.sampled_from([64, 128]), _kernel, _state),
-    st.builds(lambda h, w, s: {"type": "mlstm", "heads": h, "qk_head_dim": w, "v_head_dim": 2 * w, **s}, _heads, _width, _state),
+    st.builds(
+        lambda w, k, s: {"type": "rg_lru", "width": w, "conv_kernel": k, **s},
+        st.sampled_from([64, 128]),
+        _kernel,
+        _state,
+    ),
+    st.builds(
+        lambda h, w, s: {"type": "mlstm", "heads": h, "qk_head_dim": w, "v_head_dim": 2 * w, **s},
+        _heads,
+        _width,
+        _state,
+    ),
 )
 nothing = st.sampled_from([{"type": "none"}, {"type": "shared"}])
 crosses = st.builds(lambda h, w: {"type": "cross", "heads": h, "kv_heads": h, "head_dim": w}, _heads, _width)
 heads = grouped_heads()
 full_heads = grouped_heads(st.just({}))
-attentions = st.one_of(heads, latents, entries, states, nothing, crosses, st.tuples(latents, indexes).map(list), st.tuples(heads, states).map(list))
+attentions = st.one_of(
+    heads,
+    latents,
+    entries,
+    states,
+    nothing,
+    crosses,
+    st.tuples(latents, indexes).map(list),
+    st.tuples(heads, states).map(list),
+)
 
 
 @st.composite
 def mappings(draw: st.DrawFn, attention: st.SearchStrategy[Any] = attentions) -> dict[str, Any]:
     """A whole spec as its YAML mapping: uniform, in groups, or in a pattern."""
-    values: dict[str, Any] = {"name": "random", "dtype": draw(st.sampled_from(["bf16", "fp16", "fp32"])), "encoder_tokens": draw(st.integers(1, 300))}
+    values: dict[str, Any] = {
+        "name": "random",
+        "dtype": draw(st.sampled_from(["bf16", "fp16", "fp32"])),
+        "encoder_tokens": draw(st.integers(1, 300)),
+    }
     shape = draw(st.sampled_from(["uniform", "groups", "pattern"]))
     if shape == "uniform":
         return {**values, "layers": draw(st.integers(1, 12)), "attention": draw(attention)}
     if shape == "groups":
-        groups = draw(st.lists(st.builds(lambda n, a: {"count": n, "attention": a}, st.integers(1, 6), attention), min_size=1, max_size=3))
+        groups = draw(
+            st.lists(
+                st.builds(lambda n, a: {"count": n, "attention": a}, st.integers(1, 6), attention),
+                min_size=1,
+                max_size=3,
+            )
+        )
         return {**values, "layers": groups}
     names = draw(st.lists(st.sampled_from("abc"), min_size=1, max_size=6))
     named = {name: draw(attention) for name in sorted(set(names))}
@@ -146,5 +217,9 @@ def specs(attention: st.SearchStrategy[Any] = attentions) -> st.SearchStrategy[M
 contexts = st.integers(1, MOST_CONTEXT)
 batches = st.integers(1, 64)
 formats = st.sampled_from([None, "fp32", "fp16", "fp8", "int4", "q8_0", "int4_g32", "int2_g32"])
-head_formats = st.sampled_from([None, "fp8", "q4_0", "nvfp4", "int8_per_token_head", "turboquant_4bit_nc", "kivi4", "kivi2"])
-policies = st.sampled_from(["full", "streaming:sinks=4,window=252", "h2o:budget=0.2", "h2o:budget=0.333", "snapkv:cap=64,generated=30"])
+head_formats = st.sampled_from(
+    [None, "fp8", "q4_0", "nvfp4", "int8_per_token_head", "turboquant_4bit_nc", "kivi4", "kivi2"]
+)
+policies = st.sampled_from(
+    ["full", "streaming:sinks=4,window=252", "h2o:budget=0.2", "h2o:budget=0.333", "snapkv:cap=64,generated=30"]
+)

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from kvplan.errors import InputError, KvplanError, MissingError, NotCountableError, did_you_mean, nearest, printable, quoted
+from kvplan.errors import (
+    InputError,
+    KvplanError,
+    MissingError,
+    NotCountableError,
+    did_you_mean,
+    nearest,
+    printable,
+    quoted,
+)
 
 
 @pytest.mark.parametrize(("error", "code"), [(InputError, 2), (NotCountableError, 3), (MissingError, 4)])

@@ -22,7 +22,9 @@ CROSS: dict[str, Any] = {"type": "cross", "heads": 20, "kv_heads": 20, "head_dim
 
 def in_groups(*groups: tuple[int, dict[str, Any]]) -> ModelSpec:
     """A model of (count, attention) groups."""
-    return parse_spec({"name": "m", "layers": [{"count": count, "attention": attention} for count, attention in groups]}, "m")
+    return parse_spec(
+        {"name": "m", "layers": [{"count": count, "attention": attention} for count, attention in groups]}, "m"
+    )
 
 
 def test_the_total_is_whole_bytes_over_layers_tokens_and_sequences() -> None:
@@ -120,7 +122,9 @@ def test_stages_cut_runs_where_they_must() -> None:
 
 def test_an_encoder_of_any_length_needs_one() -> None:
     """Images or audio decide the length; without it the answer would be a guess."""
-    with pytest.raises(InputError, match="^model.yaml: encoder_tokens: missing, and model attends to an encoder of any length$") as caught:
+    with pytest.raises(
+        InputError, match="^model.yaml: encoder_tokens: missing, and model attends to an encoder of any length$"
+    ) as caught:
         plan(model(CROSS))
     assert "add --encoder-tokens N" == caught.value.fix
 
@@ -142,8 +146,15 @@ def test_a_part_tells_where_its_bytes_come_from() -> None:
     """Layers, tensor, role, row, rows, bytes, shards and format, as the report prints them."""
     first, second = plan(model(GQA, 80)).parts(128_000)
     assert (80, "k", "k", (8, 128), 128_000, 20_971_520_000, 8, "bf16") == (
-        first.layers, first.tensor, first.role, first.row, first.rows, first.bytes, first.shards, first.format,
-    )  # fmt: skip
+        first.layers,
+        first.tensor,
+        first.role,
+        first.row,
+        first.rows,
+        first.bytes,
+        first.shards,
+        first.format,
+    )
     assert ("v", first.bytes) == (second.tensor, second.bytes)
     assert [("data", "bf16", (8, 128), 128_000)] == [(s.content, s.dtype, s.row, s.rows) for s in first.stored]
 
@@ -151,7 +162,9 @@ def test_a_part_tells_where_its_bytes_come_from() -> None:
 def test_equal_tensors_of_different_layers_are_one_part() -> None:
     """52 windowed and 10 full layers of Gemma-3-27B make four parts."""
     parts = plan(shipped("gemma-3-27b")).parts(131_072)
-    assert [(52, "k", 1024), (52, "v", 1024), (10, "k", 131_072), (10, "v", 131_072)] == [(p.layers, p.tensor, p.rows) for p in parts]
+    assert [(52, "k", 1024), (52, "v", 1024), (10, "k", 131_072), (10, "v", 131_072)] == [
+        (p.layers, p.tensor, p.rows) for p in parts
+    ]
 
 
 def test_values_beside_different_keys_stay_apart() -> None:
@@ -172,8 +185,13 @@ def test_a_model_that_keeps_nothing_costs_nothing() -> None:
     """No tensor, no bytes, no period."""
     cache = plan(model({"type": "none"}))
     assert (0, 0, 0, 1, True, []) == (
-        cache.total_bytes(1000), cache.fixed_bytes(), cache.dip_tokens(), cache.filled_after(), cache.bounded(), cache.parts(1000),
-    )  # fmt: skip
+        cache.total_bytes(1000),
+        cache.fixed_bytes(),
+        cache.dip_tokens(),
+        cache.filled_after(),
+        cache.bounded(),
+        cache.parts(1000),
+    )
 
 
 def test_a_window_bounds_a_cache_and_says_when() -> None:

@@ -22,7 +22,9 @@ CONTRACT = (
 ).split()
 
 
-def stored(name: str, tensor: CacheTensor, partner: CacheTensor | None = None) -> list[tuple[str, tuple[int, ...], str]]:
+def stored(
+    name: str, tensor: CacheTensor, partner: CacheTensor | None = None
+) -> list[tuple[str, tuple[int, ...], str]]:
     """(content, row, dtype) of what `name` stores of `tensor`."""
     return [(s.content, s.row, s.dtype) for s in FORMATS[name].stored(tensor, partner, TOKENS, "bf16")]
 
@@ -78,7 +80,9 @@ def test_codes_pack_into_bytes_along_the_row() -> None:
 def test_ggml_blocks_cross_heads() -> None:
     """32 elements per block, wherever the heads begin; a row that is no multiple is refused."""
     assert [("data", (6, 34), "uint8")] == stored("q8_0", CacheTensor("k", Role.K, (4, 48), TOKENS, shards=4))
-    with pytest.raises(InputError, match="^format q8_0: found 80 elements of a row, allowed multiples of 32$") as caught:
+    with pytest.raises(
+        InputError, match="^format q8_0: found 80 elements of a row, allowed multiples of 32$"
+    ) as caught:
         stored("q8_0", CacheTensor("k", Role.K, (1, 80), TOKENS, shards=1))
     assert "choose a format with a smaller group; `kvplan formats` lists them" == caught.value.fix
 
@@ -96,7 +100,10 @@ def test_groups_carry_scale_and_zero() -> None:
         stored("int4_g128", CacheTensor("k", Role.K, (8, 64), TOKENS, shards=8))
 
 
-@pytest.mark.parametrize(("k_width", "v_width", "pad"), [(128, 128, 0), (128, 127, 0), (128, 125, 1), (127, 125, 1), (125, 128, 1), (125, 125, 0)])
+@pytest.mark.parametrize(
+    ("k_width", "v_width", "pad"),
+    [(128, 128, 0), (128, 127, 0), (128, 125, 1), (127, 125, 1), (125, 128, 1), (125, 125, 0)],
+)
 def test_a_turboquant_slot_is_even(k_width: int, v_width: int, pad: int) -> None:
     """The pad follows from K and V together: vLLM rounds the slot of both up."""
     k = CacheTensor("k", Role.K, (2, k_width), TOKENS, shards=2)
@@ -115,7 +122,12 @@ def test_kivi_keeps_keys_in_runs_and_values_behind_a_window() -> None:
     """Keys are flushed 128 at once, values one by one; scales span 32 tokens of a channel or 32 channels of a token."""
     keys = {s.content: s.growth for s in FORMATS["kivi4"].stored(K, None, TOKENS, "bf16")}
     run = Flushed(128, TOKENS)
-    assert {"data": run, "scale": Grouped(32, run), "zero": Grouped(32, run), "residual": Unflushed(128, TOKENS)} == keys
+    assert {
+        "data": run,
+        "scale": Grouped(32, run),
+        "zero": Grouped(32, run),
+        "residual": Unflushed(128, TOKENS),
+    } == keys
     values = {s.content: s.growth for s in FORMATS["kivi4"].stored(V, K, TOKENS, "bf16")}
     old = Behind(128, TOKENS)
     assert {"data": old, "scale": old, "zero": old, "residual": Newest(128, TOKENS)} == values
@@ -133,15 +145,24 @@ def test_a_ds_mla_latent_keeps_its_positions_wide() -> None:
 
 def test_a_v4_entry_pads_its_scales() -> None:
     """Seven ue8m0 scales take eight bytes; the entry without positions has sixteen and no pad."""
-    assert [("data", (448,), "uint8"), ("scale", (7,), "ue8m0"), ("data", (64,), "bf16"), ("pad", (1,), "uint8")] == stored("fp8_ds_mla", ENTRY)
+    assert [
+        ("data", (448,), "uint8"),
+        ("scale", (7,), "ue8m0"),
+        ("data", (64,), "bf16"),
+        ("pad", (1,), "uint8"),
+    ] == stored("fp8_ds_mla", ENTRY)
     plain = CacheTensor("entry", Role.ENTRY, (512,), TOKENS, shards=1)
     assert [("data", (512,), "uint8"), ("scale", (16,), "ue8m0")] == stored("fp8_ds_mla", plain)
 
 
-@pytest.mark.parametrize(("name", "tensor"), [("nvfp4", LATENT), ("kivi4", LATENT), ("fp8_ds_mla", K), ("nvfp4_ds_mla", ENTRY)])
+@pytest.mark.parametrize(
+    ("name", "tensor"), [("nvfp4", LATENT), ("kivi4", LATENT), ("fp8_ds_mla", K), ("nvfp4_ds_mla", ENTRY)]
+)
 def test_a_format_refuses_the_roles_it_cannot_hold(name: str, tensor: CacheTensor) -> None:
     """The error names the format and the role, the fix the formats that can."""
-    with pytest.raises(InputError, match=f"^format {name} cannot hold the {tensor.role.value} rows of this model$") as caught:
+    with pytest.raises(
+        InputError, match=f"^format {name} cannot hold the {tensor.role.value} rows of this model$"
+    ) as caught:
         stored(name, tensor)
     assert caught.value.fix.startswith("formats that can: ")
     assert name not in caught.value.fix.split(": ")[1].split(", ")
@@ -149,11 +170,17 @@ def test_a_format_refuses_the_roles_it_cannot_hold(name: str, tensor: CacheTenso
 
 @pytest.mark.parametrize(
     ("k", "v", "fix"),
-    [("kivi4", "kivi2", "--kv-dtype kivi4"), ("bf16", "kivi4", "--kv-dtype kivi4"), ("turboquant_k8v4", None, "--kv-dtype turboquant_k8v4")],
+    [
+        ("kivi4", "kivi2", "--kv-dtype kivi4"),
+        ("bf16", "kivi4", "--kv-dtype kivi4"),
+        ("turboquant_k8v4", None, "--kv-dtype turboquant_k8v4"),
+    ],
 )
 def test_paired_formats_take_both_sides(k: str, v: str | None, fix: str) -> None:
     """KIVI and TurboQuant decide over K and V together."""
-    with pytest.raises(InputError, match="^--v-dtype: found .* beside --k-dtype .*, allowed the same format for both$") as caught:
+    with pytest.raises(
+        InputError, match="^--v-dtype: found .* beside --k-dtype .*, allowed the same format for both$"
+    ) as caught:
         plan(model({"type": "gqa", "heads": 8, "kv_heads": 8, "head_dim": 128}), k_dtype=k, v_dtype=v)
     assert fix == caught.value.fix
 
@@ -167,7 +194,9 @@ def test_paired_formats_take_both_sides(k: str, v: str | None, fix: str) -> None
 )
 def test_a_latent_takes_one_format(attention: dict[str, object], role: str) -> None:
     """One row is both K and V, so a different V format is an error."""
-    with pytest.raises(InputError, match=f"^--v-dtype: found q4_0 beside --k-dtype q8_0, but this model keeps one {role} for both$") as caught:
+    with pytest.raises(
+        InputError, match=f"^--v-dtype: found q4_0 beside --k-dtype q8_0, but this model keeps one {role} for both$"
+    ) as caught:
         plan(model(attention), k_dtype="q8_0", v_dtype="q4_0")
     assert "--kv-dtype q8_0" == caught.value.fix
 
@@ -183,7 +212,9 @@ def test_states_keep_their_own_type() -> None:
     attention = {"type": "mamba1", "d_inner": 64, "d_state": 16, "conv_kernel": 4}
     formats = [part.format for part in plan(model(attention), kv_dtype="q4_0").parts(1)]
     assert ["bf16", "fp32"] == formats
-    assert ["fp16", "bf16"] == [p.format for p in plan(model({**attention, "state_dtype": "bf16"}, dtype="fp16")).parts(1)]
+    assert ["fp16", "bf16"] == [
+        p.format for p in plan(model({**attention, "state_dtype": "bf16"}, dtype="fp16")).parts(1)
+    ]
 
 
 def test_roles_are_nested() -> None:

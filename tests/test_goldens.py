@@ -59,7 +59,9 @@ def weight(entry: dict[str, Any]) -> tuple[Fraction | int, Fraction | int]:
 def test_a_cache_takes_the_bytes_its_source_gives(entry: dict[str, Any]) -> None:
     """A published, logged or allocated size is reproduced, exactly unless the source rounds it."""
     found, expected = weight(entry)
-    assert abs(found - expected) <= entry.get("rounding", 0), f"{entry['id']}: {found:,} is not {expected:,} ({entry['source']})"
+    assert abs(found - expected) <= entry.get("rounding", 0), (
+        f"{entry['id']}: {found:,} is not {expected:,} ({entry['source']})"
+    )
 
 
 @pytest.mark.parametrize("entry", GOLDENS["ratios"], ids=lambda entry: entry["id"])

@@ -65,7 +65,9 @@ LAWS: list[tuple[Growth, tuple[int, ...], tuple[object, object], int, int, bool]
     (Newest(4, PerEncoderToken()), (4, 4, 4, 4), (0, 0), 1, 4, False),
     (Grouped(2, Flushed(4, PerEncoderToken())), (2, 2, 2, 2), (0, 0), 4, 1, False),
 ]
-each_law = pytest.mark.parametrize(("law", "alive", "slopes", "repeats", "filled", "divided"), LAWS, ids=[str(law[0]) for law in LAWS])
+each_law = pytest.mark.parametrize(
+    ("law", "alive", "slopes", "repeats", "filled", "divided"), LAWS, ids=[str(law[0]) for law in LAWS]
+)
 
 
 @each_law
@@ -118,7 +120,9 @@ def test_a_prefix_shares_the_rows_still_alive(law: Growth, context: int, prefix:
     assert shared == shared_rows(law, context, prefix)
 
 
-plain_laws = st.sampled_from([law for law, *_ in LAWS if isinstance(law, PerToken | PerTokens | Window | Chunk | SinksAndWindow)])
+plain_laws = st.sampled_from(
+    [law for law, *_ in LAWS if isinstance(law, PerToken | PerTokens | Window | Chunk | SinksAndWindow)]
+)
 
 
 @given(law=plain_laws, context=st.integers(0, 2000), prefix=st.integers(0, 2000))

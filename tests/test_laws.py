@@ -39,14 +39,21 @@ many = given(spec=specs(), kv_dtype=formats, context=contexts, more=st.integers(
 
 
 @many
-def test_more_tokens_never_cost_less(spec: ModelSpec, kv_dtype: str | None, context: int, more: int, batch: int) -> None:
+def test_more_tokens_never_cost_less(
+    spec: ModelSpec, kv_dtype: str | None, context: int, more: int, batch: int
+) -> None:
     """Bytes never fall as the context grows where nothing waits for a flush."""
     cache = plan(spec, kv_dtype=kv_dtype)
     assert cache.dip_tokens() == 0
     assert cache.total_bytes(context, batch) <= cache.total_bytes(context + more, batch)
 
 
-@given(spec=specs(full_heads), kv_dtype=st.sampled_from(["kivi4", "kivi2"]), policy=st.sampled_from(["full", "h2o:budget=0.2"]), context=contexts)
+@given(
+    spec=specs(full_heads),
+    kv_dtype=st.sampled_from(["kivi4", "kivi2"]),
+    policy=st.sampled_from(["full", "h2o:budget=0.2"]),
+    context=contexts,
+)
 def test_a_whole_period_more_never_costs_less(spec: ModelSpec, kv_dtype: str, policy: str, context: int) -> None:
     """A residual may be flushed at the next token, but a period later it is as full again."""
     cache = plan(spec, kv_dtype=kv_dtype, policy=policy)
@@ -54,7 +61,13 @@ def test_a_whole_period_more_never_costs_less(spec: ModelSpec, kv_dtype: str, po
     assert cache.total_bytes(context) <= cache.total_bytes(context + step)
 
 
-@given(spec=specs(heads), kv_dtype=st.sampled_from(["kivi4", "kivi2"]), policy=policies, context=contexts, more=st.integers(0, MOST_CONTEXT))
+@given(
+    spec=specs(heads),
+    kv_dtype=st.sampled_from(["kivi4", "kivi2"]),
+    policy=policies,
+    context=contexts,
+    more=st.integers(0, MOST_CONTEXT),
+)
 def test_bytes_dip_no_deeper_than_said(spec: ModelSpec, kv_dtype: str, policy: str, context: int, more: int) -> None:
     """Past `dip_tokens` more tokens, or once a bounded cache is full, no shorter context cost more."""
     cache = plan(spec, kv_dtype=kv_dtype, policy=policy)
@@ -65,7 +78,9 @@ def test_bytes_dip_no_deeper_than_said(spec: ModelSpec, kv_dtype: str, policy: s
 
 
 @given(spec=specs(heads), kv_dtype=head_formats, policy=policies, more=st.integers(0, MOST_CONTEXT))
-def test_a_bounded_cache_stays_as_it_is_once_full(spec: ModelSpec, kv_dtype: str | None, policy: str, more: int) -> None:
+def test_a_bounded_cache_stays_as_it_is_once_full(
+    spec: ModelSpec, kv_dtype: str | None, policy: str, more: int
+) -> None:
     """Past `filled_after` tokens a bounded cache never changes."""
     cache = plan(spec, kv_dtype=kv_dtype, policy=policy)
     assume(cache.bounded())
@@ -73,7 +88,9 @@ def test_a_bounded_cache_stays_as_it_is_once_full(spec: ModelSpec, kv_dtype: str
 
 
 @many
-def test_bytes_are_linear_in_the_batch(spec: ModelSpec, kv_dtype: str | None, context: int, more: int, batch: int) -> None:
+def test_bytes_are_linear_in_the_batch(
+    spec: ModelSpec, kv_dtype: str | None, context: int, more: int, batch: int
+) -> None:
     """Sequences that share nothing cost the same each, in all and on the fullest rank."""
     cache = plan(spec, kv_dtype=kv_dtype, tp=2, dcp=2)
     assert cache.total_bytes(context, batch) == batch * cache.total_bytes(context)
@@ -94,10 +111,14 @@ def test_a_policy_never_costs_more_than_keeping_all(spec: ModelSpec, policy: str
 
 
 @given(spec=specs(), kv_dtype=formats, tp=ranks, context=contexts, batch=batches)
-def test_shards_together_hold_the_whole_and_its_copies(spec: ModelSpec, kv_dtype: str | None, tp: int, context: int, batch: int) -> None:
+def test_shards_together_hold_the_whole_and_its_copies(
+    spec: ModelSpec, kv_dtype: str | None, tp: int, context: int, batch: int
+) -> None:
     """Where TP divides the heads, or exceeds them, its ranks hold the total and what is counted as copied."""
     cache = plan(spec, kv_dtype=kv_dtype, tp=tp)
-    assert cache.total_bytes(context, batch) + cache.copied_bytes(context, batch) == tp * cache.rank_bytes(context, batch)
+    assert cache.total_bytes(context, batch) + cache.copied_bytes(context, batch) == tp * cache.rank_bytes(
+        context, batch
+    )
 
 
 @given(spec=specs(), tp=st.integers(1, 20), context=contexts)
@@ -108,7 +129,9 @@ def test_shards_together_never_hold_less_than_the_whole(spec: ModelSpec, tp: int
 
 
 @given(spec=specs(), tp=ranks, dcp=ranks, context=contexts, batch=batches)
-def test_dcp_ranks_together_never_hold_less_than_the_whole(spec: ModelSpec, tp: int, dcp: int, context: int, batch: int) -> None:
+def test_dcp_ranks_together_never_hold_less_than_the_whole(
+    spec: ModelSpec, tp: int, dcp: int, context: int, batch: int
+) -> None:
     """Ranks that split tokens as well as heads cover the total, copies included where the split is even."""
     assume(tp % dcp == 0)
     cache = plan(spec, tp=tp, dcp=dcp)
@@ -134,7 +157,9 @@ def test_dcp_leaves_the_encoder_rows_whole(spec: ModelSpec, kv_dtype: str | None
 
 
 @given(spec=specs(), pp=st.integers(1, 6), tp=st.sampled_from([1, 2, 4]), context=contexts, batch=batches)
-def test_the_fullest_stage_holds_at_least_its_share(spec: ModelSpec, pp: int, tp: int, context: int, batch: int) -> None:
+def test_the_fullest_stage_holds_at_least_its_share(
+    spec: ModelSpec, pp: int, tp: int, context: int, batch: int
+) -> None:
     """Pipeline stages together hold the whole model, so the fullest holds the mean or more."""
     assume(pp <= spec.layer_count)
     cache = plan(spec, pp=pp, tp=tp)
@@ -151,7 +176,9 @@ def test_stages_add_up_to_the_model(spec: ModelSpec, pp: int, context: int) -> N
 
 
 @given(spec=specs(heads), kv_dtype=head_formats, policy=policies, context=contexts, batch=batches, prefix=contexts)
-def test_parts_add_up_to_the_total(spec: ModelSpec, kv_dtype: str | None, policy: str, context: int, batch: int, prefix: int) -> None:
+def test_parts_add_up_to_the_total(
+    spec: ModelSpec, kv_dtype: str | None, policy: str, context: int, batch: int, prefix: int
+) -> None:
     """Every byte of the total belongs to one part, and every byte of a part to one stored tensor."""
     cache, prefix = plan(spec, kv_dtype=kv_dtype, policy=policy), min(prefix, context)
     parts = cache.parts(context, batch, prefix)
@@ -167,7 +194,9 @@ def test_parts_of_every_kind_add_up(spec: ModelSpec, context: int, batch: int, p
 
 
 @given(spec=specs(), kv_dtype=formats, context=contexts, batch=batches, prefix=contexts)
-def test_a_shared_prefix_never_costs_more(spec: ModelSpec, kv_dtype: str | None, context: int, batch: int, prefix: int) -> None:
+def test_a_shared_prefix_never_costs_more(
+    spec: ModelSpec, kv_dtype: str | None, context: int, batch: int, prefix: int
+) -> None:
     """Rows held once instead of once per sequence can only save."""
     cache, prefix = plan(spec, kv_dtype=kv_dtype), min(prefix, context)
     alone = cache.total_bytes(context, 1)
@@ -249,7 +278,10 @@ def test_a_million_answers_are_the_single_ones(
     cache = plan(spec, policy=policy, tp=tp, dcp=tp, pp=pp)
     cells = [(context, batch, min(prefix, context)) for context, batch, prefix in cells]
     arrays = [numpy.array(column, dtype=numpy.int64) for column in zip(*cells, strict=True)]
-    for found, single in ((cache.total_bytes(*arrays), cache.total_bytes), (cache.rank_bytes(*arrays), cache.rank_bytes)):
+    for found, single in (
+        (cache.total_bytes(*arrays), cache.total_bytes),
+        (cache.rank_bytes(*arrays), cache.rank_bytes),
+    ):
         assert numpy.broadcast_to(found, len(cells)).tolist() == [single(*cell) for cell in cells]
 
 
@@ -265,14 +297,21 @@ def test_arrays_agree_for_every_format(spec: ModelSpec, kv_dtype: str | None, po
 def test_bytes_are_whole_python_integers(spec: ModelSpec, kv_dtype: str | None, context: int, batch: int) -> None:
     """No float ever touches a byte count."""
     cache = plan(spec, kv_dtype=kv_dtype, tp=2)
-    counts = [cache.total_bytes(context, batch), cache.rank_bytes(context, batch), cache.fixed_bytes(), cache.copied_bytes(context, batch)]
+    counts = [
+        cache.total_bytes(context, batch),
+        cache.rank_bytes(context, batch),
+        cache.fixed_bytes(),
+        cache.copied_bytes(context, batch),
+    ]
     assert [type(count) for count in counts] == [int] * 4
     assert isinstance(cache.marginal_bytes(full=True), Fraction)
 
 
 def per_layer(spec: ModelSpec) -> list[Any]:
     """What each layer keeps, in order, and a draft layer after them."""
-    return [layer.kinds for count, layer in spec.runs for _ in range(count)] + [spec.draft.kinds if spec.draft else None]
+    return [layer.kinds for count, layer in spec.runs for _ in range(count)] + [
+        spec.draft.kinds if spec.draft else None
+    ]
 
 
 @given(values=mappings(), draft=st.one_of(st.none(), attentions))

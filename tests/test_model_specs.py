@@ -1,4 +1,4 @@
-"""Every shipped spec proves itself: it parses, reproduces its own figures and agrees with the facts kept apart from it."""
+"""Every shipped spec proves itself: it reproduces its own figures and agrees with facts kept apart from it."""
 
 from __future__ import annotations
 
@@ -22,14 +22,22 @@ FIGURES = ("bytes_per_token", "bytes_per_token_full", "fixed_bytes_per_sequence"
 
 def agree(name: str, field: str, found: object, expected: object) -> None:
     """One line that says which field of which file to mend."""
-    assert found == expected, f"model_specs/{name}.yaml: {field}: the spec gives {found}, its catalogue entry says {expected}"
+    assert found == expected, (
+        f"model_specs/{name}.yaml: {field}: the spec gives {found}, its catalogue entry says {expected}"
+    )
 
 
 def figures(spec: ModelSpec) -> dict[str, Fraction | int]:
     """What kvplan computes for the keys of `expect`."""
     unknown_encoder = {"encoder_tokens": 1} if keeps_encoder(spec) and spec.fields.encoder_tokens is None else {}
     cache = plan(spec, context=1, **unknown_encoder)
-    return dict(zip(FIGURES, (cache.marginal_bytes(full=False), cache.marginal_bytes(full=True), cache.fixed_bytes()), strict=True))
+    return dict(
+        zip(
+            FIGURES,
+            (cache.marginal_bytes(full=False), cache.marginal_bytes(full=True), cache.fixed_bytes()),
+            strict=True,
+        )
+    )
 
 
 def values_per_token(spec: ModelSpec) -> dict[str, Fraction | int]:
@@ -39,7 +47,13 @@ def values_per_token(spec: ModelSpec) -> dict[str, Fraction | int]:
         for tensor in layer.tensors():
             if tensor.role in (Role.CONV, Role.STATE) or isinstance(tensor.growth, PerEncoderToken):
                 continue
-            kind = "indexer" if tensor.role is Role.INDEX else "windowed" if isinstance(tensor.growth, Window | Chunk) else "growing"
+            kind = (
+                "indexer"
+                if tensor.role is Role.INDEX
+                else "windowed"
+                if isinstance(tensor.growth, Window | Chunk)
+                else "growing"
+            )
             found[kind] += count * tensor.elements * (1 if kind == "windowed" else slope(tensor.growth, full=True))
     return found
 
@@ -108,9 +122,15 @@ RECURRENT = [name for name in NAMES if name in FACTS and "recurrent" in FACTS[na
 def test_a_spec_keeps_the_states_its_facts_give(name: str) -> None:
     """Layers that hold a state, and the numbers in its convolution and matrix, agree with the catalogue."""
     facts = FACTS[name]["recurrent"]
-    layers = [(count, [t for t in layer.tensors() if t.role in (Role.CONV, Role.STATE)]) for count, layer in shipped(name).runs]
+    layers = [
+        (count, [t for t in layer.tensors() if t.role in (Role.CONV, Role.STATE)])
+        for count, layer in shipped(name).runs
+    ]
     kept = {
-        tuple(sum(t.elements * constant_rows(t.growth) for t in tensors if t.role is role) for role in (Role.CONV, Role.STATE))
+        tuple(
+            sum(t.elements * constant_rows(t.growth) for t in tensors if t.role is role)
+            for role in (Role.CONV, Role.STATE)
+        )
         for _, tensors in layers
         if tensors
     }
@@ -145,10 +165,14 @@ ADDED_UP = [name for name in NAMES if name in FACTS and FACTS[name].get("params_
 def test_the_parameters_follow_from_the_dimensions(name: str) -> None:
     """Parameters implied by the model's dimensions are those stated, towers for other senses apart, within 1 %."""
     facts = FACTS[name]
-    gap = Fraction(facts["params_total"] - facts.get("params_non_text", 0) - facts["params_computed"], facts["params_total"])
+    gap = Fraction(
+        facts["params_total"] - facts.get("params_non_text", 0) - facts["params_computed"], facts["params_total"]
+    )
     unlisted = facts["params_check"] == "ok_minus_extras" and "params_non_text" not in facts
     least, most = (0, Fraction(2, 100)) if unlisted else (Fraction(-1, 100), Fraction(1, 100))
-    assert least <= gap <= most, f"model_specs/{name}.yaml: parameters: {float(gap):.2%} away from what the dimensions imply"
+    assert least <= gap <= most, (
+        f"model_specs/{name}.yaml: parameters: {float(gap):.2%} away from what the dimensions imply"
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -171,7 +195,9 @@ def test_no_two_specs_answer_to_one_word() -> None:
         fields = shipped(name).fields
         for word in {fields.name, *fields.aliases, *([fields.hub.lower()] if fields.hub else [])}:
             owners.setdefault(word, []).append(name)
-    assert {word: names for word, names in owners.items() if len(names) > 1} == {}, "give each of these words to one spec"
+    assert {word: names for word, names in owners.items() if len(names) > 1} == {}, (
+        "give each of these words to one spec"
+    )
 
 
 def test_an_alias_stands_once_in_its_spec() -> None:

@@ -56,7 +56,11 @@ def test_good_values_become_fields() -> None:
         ({"name": "a", "zzzz": 1}, "f.yaml: zzzz: unknown key", "known keys: name, size, inner, early, several"),
         ({"name": "a", "inner": {"windw": 1}}, "f.yaml: inner.windw: unknown key", "did you mean window?"),
         ({"name": "a", "early": {"windw": 1}}, "f.yaml: early.windw: unknown key", "did you mean window?"),
-        ({"name": "a", "several": [{"cap": 1}, {"windw": 1}]}, "f.yaml: several.1.windw: unknown key", "did you mean window?"),
+        (
+            {"name": "a", "several": [{"cap": 1}, {"windw": 1}]},
+            "f.yaml: several.1.windw: unknown key",
+            "did you mean window?",
+        ),
         ({"name": "a", "size": "1"}, "f.yaml: size: found '1', allowed a valid integer", "write a value of that kind"),
         ({"name": "a", "size": 13}, "f.yaml: size 13 contradicts name", "mend one of the two"),
     ],

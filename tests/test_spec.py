@@ -49,6 +49,12 @@ def test_a_pattern_repeats_and_is_cut_at_the_end() -> None:
     assert spec.runs[0][1] is spec.runs[2][1]
 
 
+def test_distinct_layers_are_counted_in_order_of_first_appearance() -> None:
+    """However a pattern scatters them."""
+    spec = parsed(layers=8, pattern=["local"] * 5 + ["global"], attention=NAMED)
+    assert [(7, "local"), (1, "global")] == [(count, layer.name) for count, layer in spec.layers()]
+
+
 def test_a_layer_may_hold_several_attentions() -> None:
     """Its tensors are those of each."""
     spec = parsed(attention=[GLOBAL, {"type": "index", "head_dim": 128}])
@@ -59,7 +65,9 @@ def test_mixed_layers_have_no_draft_of_their_own() -> None:
     """Nothing says which of them a draft layer is like, so asking is refused, never guessed."""
     mixed = parsed(pattern=["local", "global"], attention=NAMED)
     assert mixed.draft is None
-    with pytest.raises(NotCountableError, match="^f.yaml: draft: the layers differ and the spec does not say") as caught:
+    with pytest.raises(
+        NotCountableError, match="^f.yaml: draft: the layers differ and the spec does not say"
+    ) as caught:
         mixed.draft_layer()
     assert "add `draft: {attention: {...}}` to the spec, or leave out --mtp" == caught.value.fix
 
@@ -73,12 +81,21 @@ def test_a_draft_says_what_its_layer_keeps(draft: dict[str, Any]) -> None:
 def test_defaults_are_those_of_the_contract() -> None:
     """bf16, and nothing else assumed."""
     fields = parsed().fields
-    assert ("bf16", None, None, [], []) == (fields.dtype, fields.parameters, fields.max_context, fields.aliases, fields.sources)
+    assert ("bf16", None, None, [], []) == (
+        fields.dtype,
+        fields.parameters,
+        fields.max_context,
+        fields.aliases,
+        fields.sources,
+    )
 
 
 def test_weights_that_add_up_are_taken() -> None:
     """Parts by format, which make the total."""
-    parts = [{"part": "experts", "parameters": 7, "format": "mxfp4"}, {"part": "rest", "parameters": 3, "format": "bf16"}]
+    parts = [
+        {"part": "experts", "parameters": 7, "format": "mxfp4"},
+        {"part": "rest", "parameters": 3, "format": "bf16"},
+    ]
     assert 2 == len(parsed(weights=parts, parameters=10).fields.weights)
     assert 2 == len(parsed(weights=parts).fields.weights)
 
@@ -86,58 +103,170 @@ def test_weights_that_add_up_are_taken() -> None:
 @pytest.mark.parametrize(
     ("changes", "what", "fix"),
     [
-        ({"layers": None}, "f.yaml: layers: found nothing, allowed whole numbers from 1 to 10,000", "for example layers: 80"),
+        (
+            {"layers": None},
+            "f.yaml: layers: found nothing, allowed whole numbers from 1 to 10,000",
+            "for example layers: 80",
+        ),
         ({"layers": 0}, "f.yaml: layers: found '0', allowed whole numbers from 1 to 10,000", "for example layers: 80"),
-        ({"layers": 10_001}, "f.yaml: layers: found '10001', allowed whole numbers from 1 to 10,000", "for example layers: 80"),
-        ({"layers": True}, "f.yaml: layers: found 'True', allowed whole numbers from 1 to 10,000", "for example layers: 80"),
-        ({"layers": "4"}, "f.yaml: layers: found '4', allowed whole numbers from 1 to 10,000", "for example layers: 80"),
-        ({"layers": [GROUP]}, "f.yaml: layers: found a list of groups beside `attention` or `pattern`", "put the attention into the groups"),
-        ({"layers": [], "attention": None}, "f.yaml: layers: found 0 groups, allowed 1 to 10,000", "list each group once, with its count"),
+        (
+            {"layers": 10_001},
+            "f.yaml: layers: found '10001', allowed whole numbers from 1 to 10,000",
+            "for example layers: 80",
+        ),
+        (
+            {"layers": True},
+            "f.yaml: layers: found 'True', allowed whole numbers from 1 to 10,000",
+            "for example layers: 80",
+        ),
+        (
+            {"layers": "4"},
+            "f.yaml: layers: found '4', allowed whole numbers from 1 to 10,000",
+            "for example layers: 80",
+        ),
+        (
+            {"layers": [GROUP]},
+            "f.yaml: layers: found a list of groups beside `attention` or `pattern`",
+            "put the attention into the groups",
+        ),
+        (
+            {"layers": [], "attention": None},
+            "f.yaml: layers: found 0 groups, allowed 1 to 10,000",
+            "list each group once, with its count",
+        ),
         (
             {"layers": [{"count": 2}], "attention": None},
             "f.yaml: layers.0: found 'a dict of 1 items', allowed {count: N, attention: {...}}",
             "each group has count and attention",
         ),
-        ({"layers": [7], "attention": None}, "f.yaml: layers.0: found '7', allowed {count: N, attention: {...}}", "each group has count and attention"),
+        (
+            {"layers": [7], "attention": None},
+            "f.yaml: layers.0: found '7', allowed {count: N, attention: {...}}",
+            "each group has count and attention",
+        ),
         (
             {"layers": [GROUP, {"count": 0, "attention": GLOBAL}], "attention": None},
             "f.yaml: layers.1.count: found '0', allowed whole numbers from 1 to 10,000",
             "for example layers.1.count: 80",
         ),
-        ({"layers": [{"count": 10_000, "attention": GLOBAL}, GROUP], "attention": None}, "f.yaml: layers: more than 10,000 in all", "no model has so many layers"),
-        ({"attention": None}, "f.yaml: attention: missing", "add `attention: {type: gqa, heads: 64, kv_heads: 8, head_dim: 128}`"),
-        ({"attention": []}, "f.yaml: attention: found 0 attentions, allowed 1 to 8 in one layer", "list what one layer holds"),
-        ({"attention": [GLOBAL] * 9}, "f.yaml: attention: found 9 attentions, allowed 1 to 8 in one layer", "list what one layer holds"),
+        (
+            {"layers": [{"count": 10_000, "attention": GLOBAL}, GROUP], "attention": None},
+            "f.yaml: layers: more than 10,000 in all",
+            "no model has so many layers",
+        ),
+        (
+            {"attention": None},
+            "f.yaml: attention: missing",
+            "add `attention: {type: gqa, heads: 64, kv_heads: 8, head_dim: 128}`",
+        ),
+        (
+            {"attention": []},
+            "f.yaml: attention: found 0 attentions, allowed 1 to 8 in one layer",
+            "list what one layer holds",
+        ),
+        (
+            {"attention": [GLOBAL] * 9},
+            "f.yaml: attention: found 9 attentions, allowed 1 to 8 in one layer",
+            "list what one layer holds",
+        ),
         (
             {"attention": 5},
             "f.yaml: attention: found '5', allowed a mapping with a `type`",
             "for example {type: gqa, heads: 64, kv_heads: 8, head_dim: 128}",
         ),
-        ({"attention": {}}, "f.yaml: attention: found 'a dict of 0 items', allowed a mapping with a `type`", "for example {type: gqa, heads: 64, kv_heads: 8, head_dim: 128}"),
-        ({"attention": NAMED}, "f.yaml: attention: found 'a dict of 2 items', allowed a mapping with a `type`", "add `pattern:` to say which layer has which"),
-        ({"attention": [GLOBAL, {"type": "index"}]}, "f.yaml: attention.1: head_dim: missing", "add `head_dim:`; `kvplan show llama-3.1-70b` prints a whole spec"),
-        ({"pattern": ["a"]}, "f.yaml: attention: a pattern needs named attentions", "write `attention: {local: {...}, global: {...}}`"),
-        ({"pattern": ["a"], "attention": [GLOBAL]}, "f.yaml: attention: a pattern needs named attentions", "write `attention: {local: {...}, global: {...}}`"),
-        ({"pattern": "local", "attention": NAMED}, "f.yaml: pattern: found 'local', allowed a list of names from `attention`", "for example [local, local, global]"),
-        ({"pattern": [], "attention": NAMED}, "f.yaml: pattern: found 'a list of 0 items', allowed a list of names from `attention`", "for example [local, local, global]"),
-        ({"pattern": ["local"] * 5, "attention": NAMED}, "f.yaml: pattern: 5 names for 4 layers", "the pattern may not be longer than the model"),
-        ({"pattern": ["local", "gobal"], "attention": NAMED}, "f.yaml: pattern: found 'gobal', allowed 'local', 'global'", "use the names in `attention`"),
-        ({"pattern": [["local"]], "attention": NAMED}, "f.yaml: pattern: found 'a list of 1 items', allowed 'local', 'global'", "use the names in `attention`"),
-        ({"pattern": ["local"], "attention": NAMED}, "f.yaml: attention: 'global' is not in the pattern", "use it or remove it"),
-        ({"draft": 1}, "f.yaml: draft: found '1', allowed {count: 1, attention: {...}}", "say what one draft layer keeps"),
-        ({"draft": {"count": 1}}, "f.yaml: draft: found 'a dict of 1 items', allowed {count: 1, attention: {...}}", "say what one draft layer keeps"),
-        ({"draft": {"count": -1, "attention": GLOBAL}}, "f.yaml: draft.count: found '-1', allowed whole numbers from 1 to 10,000", "for example draft.count: 80"),
+        (
+            {"attention": {}},
+            "f.yaml: attention: found 'a dict of 0 items', allowed a mapping with a `type`",
+            "for example {type: gqa, heads: 64, kv_heads: 8, head_dim: 128}",
+        ),
+        (
+            {"attention": NAMED},
+            "f.yaml: attention: found 'a dict of 2 items', allowed a mapping with a `type`",
+            "add `pattern:` to say which layer has which",
+        ),
+        (
+            {"attention": [GLOBAL, {"type": "index"}]},
+            "f.yaml: attention.1: head_dim: missing",
+            "add `head_dim:`; `kvplan show llama-3.1-70b` prints a whole spec",
+        ),
+        (
+            {"pattern": ["a"]},
+            "f.yaml: attention: a pattern needs named attentions",
+            "write `attention: {local: {...}, global: {...}}`",
+        ),
+        (
+            {"pattern": ["a"], "attention": [GLOBAL]},
+            "f.yaml: attention: a pattern needs named attentions",
+            "write `attention: {local: {...}, global: {...}}`",
+        ),
+        (
+            {"pattern": "local", "attention": NAMED},
+            "f.yaml: pattern: found 'local', allowed a list of names from `attention`",
+            "for example [local, local, global]",
+        ),
+        (
+            {"pattern": [], "attention": NAMED},
+            "f.yaml: pattern: found 'a list of 0 items', allowed a list of names from `attention`",
+            "for example [local, local, global]",
+        ),
+        (
+            {"pattern": ["local"] * 5, "attention": NAMED},
+            "f.yaml: pattern: 5 names for 4 layers",
+            "the pattern may not be longer than the model",
+        ),
+        (
+            {"pattern": ["local", "gobal"], "attention": NAMED},
+            "f.yaml: pattern: found 'gobal', allowed 'local', 'global'",
+            "use the names in `attention`",
+        ),
+        (
+            {"pattern": [["local"]], "attention": NAMED},
+            "f.yaml: pattern: found 'a list of 1 items', allowed 'local', 'global'",
+            "use the names in `attention`",
+        ),
+        (
+            {"pattern": ["local"], "attention": NAMED},
+            "f.yaml: attention: 'global' is not in the pattern",
+            "use it or remove it",
+        ),
+        (
+            {"draft": 1},
+            "f.yaml: draft: found '1', allowed {count: 1, attention: {...}}",
+            "say what one draft layer keeps",
+        ),
+        (
+            {"draft": {"count": 1}},
+            "f.yaml: draft: found 'a dict of 1 items', allowed {count: 1, attention: {...}}",
+            "say what one draft layer keeps",
+        ),
+        (
+            {"draft": {"count": -1, "attention": GLOBAL}},
+            "f.yaml: draft.count: found '-1', allowed whole numbers from 1 to 10,000",
+            "for example draft.count: 80",
+        ),
         (
             {"weights": [{"part": "all", "parameters": 5, "format": "bf16"}], "parameters": 6},
             "f.yaml: weights: parts hold 5 parameters, `parameters` says 6",
             "make the parts add up",
         ),
-        ({"dtype": "fp8"}, "f.yaml: dtype: found 'fp8', allowed 'bf16', 'fp16' or 'fp32'", "write a value of that kind"),
+        (
+            {"dtype": "fp8"},
+            "f.yaml: dtype: found 'fp8', allowed 'bf16', 'fp16' or 'fp32'",
+            "write a value of that kind",
+        ),
         ({"nmae": "x"}, "f.yaml: nmae: unknown key", "did you mean name?"),
         ({"atention": GLOBAL}, "f.yaml: atention: unknown key", "did you mean attention, pattern?"),
         ({"layer": 4}, "f.yaml: layer: unknown key", "did you mean layers, pattern?"),
-        ({"attention": {**GLOBAL, "hed_dim": 64}}, "f.yaml: attention: hed_dim: unknown key", "did you mean head_dim, v_head_dim, heads?"),
-        ({"attention": {**GLOBAL, "heads": 8.0}}, "f.yaml: attention: heads: found '8.0', allowed a valid integer", "write a value of that kind"),
+        (
+            {"attention": {**GLOBAL, "hed_dim": 64}},
+            "f.yaml: attention: hed_dim: unknown key",
+            "did you mean head_dim, v_head_dim, heads?",
+        ),
+        (
+            {"attention": {**GLOBAL, "heads": 8.0}},
+            "f.yaml: attention: heads: found '8.0', allowed a valid integer",
+            "write a value of that kind",
+        ),
     ],
 )
 def test_a_faulty_spec_is_refused_in_two_lines(changes: dict[str, Any], what: str, fix: str) -> None:
@@ -150,25 +279,37 @@ def test_a_faulty_spec_is_refused_in_two_lines(changes: dict[str, Any], what: st
 @pytest.mark.parametrize("values", [None, [], "text", 5])
 def test_a_spec_is_a_mapping(values: Any) -> None:
     """Anything else is refused before it is looked into."""
-    with pytest.raises(InputError, match="^f.yaml: found '.*', allowed a mapping with name, layers and attention$") as caught:
+    with pytest.raises(
+        InputError, match="^f.yaml: found '.*', allowed a mapping with name, layers and attention$"
+    ) as caught:
         parse_spec(values, "f.yaml")
     assert "start with `name:`" == caught.value.fix
 
 
 @pytest.mark.parametrize(
-    ("kind", "fix"), [("gqaa", "did you mean gqa, mqa?"), ("retnet_v2", "kinds kvplan counts: mha, mqa"), (["gqa"], "did you mean gqa?"), (7, "kinds kvplan counts: ")]
+    ("kind", "fix"),
+    [
+        ("gqaa", "did you mean gqa, mqa?"),
+        ("retnet_v2", "kinds kvplan counts: mha, mqa"),
+        (["gqa"], "did you mean gqa?"),
+        (7, "kinds kvplan counts: "),
+    ],
 )
 def test_an_unknown_attention_type_is_uncountable(kind: Any, fix: str) -> None:
     """Exit 3, the field named, nothing guessed."""
-    with pytest.raises(NotCountableError, match="^f.yaml: attention: type: found '.*', which kvplan does not know how to count$") as caught:
+    with pytest.raises(
+        NotCountableError, match="^f.yaml: attention: type: found '.*', which kvplan does not know how to count$"
+    ) as caught:
         parsed(attention={**GLOBAL, "type": kind})
     assert 3 == caught.value.exit_code
     assert caught.value.fix.startswith(fix)
 
 
-@pytest.mark.parametrize("name", ["", "Upper", "[red]x[/red]", "a\x1b[31m", "a b", "../x", "x" * 101, "ä", "-x", 5, None, "x\n"])
+@pytest.mark.parametrize(
+    "name", ["", "Upper", "[red]x[/red]", "a\x1b[31m", "a b", "../x", "x" * 101, "ä", "-x", 5, None, "x\n"]
+)
 def test_a_name_is_fit_for_files_and_terminals(name: Any) -> None:
-    """Lower-case letters, digits, dots, dashes, pluses and underscores; markup and escapes are refused and shown safely."""
+    """Lower-case letters, digits, dots, dashes, pluses, underscores; markup and escapes are shown without harm."""
     with pytest.raises(InputError) as caught:
         parse_spec({**UNIFORM, "name": name}, "f.yaml")
     assert caught.value.what.startswith("f.yaml: name: found ")
@@ -214,5 +355,8 @@ def test_a_model_given_inline_gets_the_kind_its_heads_imply(numbers: dict[str, i
 @pytest.mark.parametrize(("heads", "kv_heads"), [(8, 3), (4, 8)])
 def test_inline_numbers_that_contradict_are_refused(heads: int, kv_heads: int) -> None:
     """Query heads come in groups."""
-    with pytest.raises(KvplanError, match=f"^inline: attention: heads must be a multiple of kv_heads: {heads} is not a multiple of {kv_heads}$"):
+    with pytest.raises(
+        KvplanError,
+        match=f"^inline: attention: heads must be a multiple of kv_heads: {heads} is not a multiple of {kv_heads}$",
+    ):
         inline_spec(layers=80, head_dim=128, heads=heads, kv_heads=kv_heads)

@@ -34,7 +34,9 @@ def test_a_shard_spans_several_rows_of_the_first_dimension() -> None:
     assert (4, 16) == CacheTensor("state", Role.STATE, (8, 16), PerToken(), shards=2).shard(2).row
 
 
-@pytest.mark.parametrize(("dtype", "size"), [("fp32", 4), ("fp16", 2), ("bf16", 2), ("fp8_e4m3", 1), ("uint8", 1), ("ue8m0", 1)])
+@pytest.mark.parametrize(
+    ("dtype", "size"), [("fp32", 4), ("fp16", 2), ("bf16", 2), ("fp8_e4m3", 1), ("uint8", 1), ("ue8m0", 1)]
+)
 def test_an_item_takes_its_width(dtype: str, size: int) -> None:
     """Stored numbers have the width of their type."""
     assert size == ITEM_BYTES[dtype] == StoredTensor("data", (1,), dtype, PerToken()).row_bytes

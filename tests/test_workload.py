@@ -16,8 +16,14 @@ def test_a_workload_is_one_sequence_on_one_rank_by_default() -> None:
     """Full attention, the model's own dtype, nothing shared."""
     workload = Workload(context=8192)
     assert (1, 1, None, None, "fp8", 0, 0) == (
-        workload.batch, workload.ranks, workload.k_dtype, workload.v_dtype, workload.index_dtype, workload.prefix, workload.mtp,
-    )  # fmt: skip
+        workload.batch,
+        workload.ranks,
+        workload.k_dtype,
+        workload.v_dtype,
+        workload.index_dtype,
+        workload.prefix,
+        workload.mtp,
+    )
     assert PerToken() == workload.policy.kept()
 
 
@@ -29,8 +35,16 @@ def test_a_replica_has_tp_times_pp_ranks() -> None:
 @pytest.mark.parametrize(
     ("options", "what", "fix"),
     [
-        ({"tp": 8, "dcp": 3}, "--dcp: found 3, allowed divisors of --tp 8", "--dcp takes a divisor of --tp 8, since DCP reuses the TP ranks"),
-        ({"dcp": 2}, "--dcp: found 2, allowed divisors of --tp 1", "--dcp takes a divisor of --tp 1, since DCP reuses the TP ranks"),
+        (
+            {"tp": 8, "dcp": 3},
+            "--dcp: found 3, allowed divisors of --tp 8",
+            "--dcp takes a divisor of --tp 8, since DCP reuses the TP ranks",
+        ),
+        (
+            {"dcp": 2},
+            "--dcp: found 2, allowed divisors of --tp 1",
+            "--dcp takes a divisor of --tp 1, since DCP reuses the TP ranks",
+        ),
         (
             {"prefix": 8193},
             "--prefix: found 8,193 tokens, allowed at most the context of 8,192",

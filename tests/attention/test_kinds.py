@@ -28,10 +28,19 @@ def laws(**fields: Any) -> list[object]:
 @pytest.mark.parametrize(
     ("fields", "what"),
     [
-        ({"type": "mha", "heads": 8, "kv_heads": 2, "head_dim": 64}, "type mha means kv_heads = heads, but kv_heads is 2 and heads is 8"),
+        (
+            {"type": "mha", "heads": 8, "kv_heads": 2, "head_dim": 64},
+            "type mha means kv_heads = heads, but kv_heads is 2 and heads is 8",
+        ),
         ({"type": "mqa", "heads": 8, "kv_heads": 2, "head_dim": 64}, "type mqa means kv_heads = 1, but kv_heads is 2"),
-        ({"type": "gqa", "heads": 8, "kv_heads": 3, "head_dim": 64}, "heads must be a multiple of kv_heads: 8 is not a multiple of 3"),
-        ({"type": "gqa", "heads": 8, "kv_heads": 2, "head_dim": 64, "window": 1, "chunk": 1}, "window and chunk exclude each other"),
+        (
+            {"type": "gqa", "heads": 8, "kv_heads": 3, "head_dim": 64},
+            "heads must be a multiple of kv_heads: 8 is not a multiple of 3",
+        ),
+        (
+            {"type": "gqa", "heads": 8, "kv_heads": 2, "head_dim": 64, "window": 1, "chunk": 1},
+            "window and chunk exclude each other",
+        ),
     ],
 )
 def test_a_wrong_claim_says_which_number_contradicts_it(fields: dict[str, Any], what: str) -> None:
@@ -42,7 +51,8 @@ def test_a_wrong_claim_says_which_number_contradicts_it(fields: dict[str, Any], 
 
 
 @pytest.mark.parametrize(
-    ("type_", "heads", "kv_heads"), [("mha", 8, 8), ("gqa", 8, 2), ("mqa", 8, 1), ("gqa", 8, 8), ("gqa", 8, 1), ("mha", 1, 1)]
+    ("type_", "heads", "kv_heads"),
+    [("mha", 8, 8), ("gqa", 8, 2), ("mqa", 8, 1), ("gqa", 8, 8), ("gqa", 8, 1), ("mha", 1, 1)],
 )
 def test_a_true_claim_is_taken(type_: str, heads: int, kv_heads: int) -> None:
     """GQA covers both ends."""
@@ -127,14 +137,26 @@ def test_mamba2_groups_are_copied_where_they_run_out(groups: int, tp: int) -> No
 @pytest.mark.parametrize("kernel", [1, 2, 4])
 def test_a_convolution_keeps_one_column_less_than_its_kernel(kernel: int) -> None:
     """A kernel of one remembers nothing."""
-    assert (kernel - 1) * 1024 * 2 == plan(model({"type": "short_conv", "dim": 1024, "conv_kernel": kernel})).total_bytes(1)
+    assert (kernel - 1) * 1024 * 2 == plan(
+        model({"type": "short_conv", "dim": 1024, "conv_kernel": kernel})
+    ).total_bytes(1)
 
 
 @pytest.mark.parametrize(
     ("type_", "field", "value"),
-    [("gqa", "heads", 0), ("gqa", "heads", 4097), ("mla", "kv_lora_rank", 2**21), ("mla", "qk_rope_head_dim", -1), ("mamba1", "conv_kernel", 1025),
-     ("kda", "heads", "32"), ("rwkv7", "head_dim", 64.0), ("lightning", "state_dtype", "fp8"), ("index", "ratio", 0), ("compressed", "window", 2**41)],
-)  # fmt: skip
+    [
+        ("gqa", "heads", 0),
+        ("gqa", "heads", 4097),
+        ("mla", "kv_lora_rank", 2**21),
+        ("mla", "qk_rope_head_dim", -1),
+        ("mamba1", "conv_kernel", 1025),
+        ("kda", "heads", "32"),
+        ("rwkv7", "head_dim", 64.0),
+        ("lightning", "state_dtype", "fp8"),
+        ("index", "ratio", 0),
+        ("compressed", "window", 2**41),
+    ],
+)
 def test_a_field_out_of_bounds_is_refused(type_: str, field: str, value: object) -> None:
     """File, field and what was found."""
     with pytest.raises(InputError, match=f"^model.yaml: attention: {field}: found '.*', allowed "):

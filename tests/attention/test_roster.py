@@ -62,7 +62,9 @@ def test_a_kind_names_its_tensors_apart(kind: str) -> None:
 @pytest.mark.parametrize("name", ["gqaa", "", "GQA", None, 5, ["gqa"], "__init__", "fields", "../mha"])
 def test_a_name_off_the_roster_is_uncountable(name: object) -> None:
     """Nothing outside the list is imported, and the error names the field."""
-    with pytest.raises(NotCountableError, match="^type: found '.*', which kvplan does not know how to count$") as caught:
+    with pytest.raises(
+        NotCountableError, match="^type: found '.*', which kvplan does not know how to count$"
+    ) as caught:
         kind_class(name)
     assert caught.value.fix
 

@@ -35,7 +35,11 @@ def test_a_policy_is_spelled_by_name_and_options(text: str, law: object) -> None
     ("text", "what", "fix"),
     [
         ("streming", "--policy: found 'streming', allowed full, streaming, h2o, snapkv", "did you mean streaming?"),
-        ("zzz", "--policy: found 'zzz', allowed full, streaming, h2o, snapkv", "for example --policy streaming:sinks=4,window=2044"),
+        (
+            "zzz",
+            "--policy: found 'zzz', allowed full, streaming, h2o, snapkv",
+            "for example --policy streaming:sinks=4,window=2044",
+        ),
         ("full:budget=1", "--policy full: found option 'budget', allowed no options", "--policy full"),
         ("h2o:share=0.2", "--policy h2o: found option 'share', allowed budget", "for example --policy h2o:budget=0.2"),
         ("h2o", "--policy h2o: needs budget", "for example --policy h2o:budget=0.2"),
@@ -50,10 +54,14 @@ def test_a_policy_misspelled_is_refused_in_two_lines(text: str, what: str, fix: 
     assert (what, fix) == (caught.value.what, caught.value.fix)
 
 
-@pytest.mark.parametrize("value", ["", "0", "1.01", "-0.2", "20%", "1/5", "2e-1", "x", "nan", "0." + "1" * 40, "0.1234567"])
+@pytest.mark.parametrize(
+    "value", ["", "0", "1.01", "-0.2", "20%", "1/5", "2e-1", "x", "nan", "0." + "1" * 40, "0.1234567"]
+)
 def test_a_share_is_a_decimal_above_0_and_at_most_1(value: str) -> None:
     """Read in decimal, so 0.2 is one fifth; six decimals keep integer arrays within 64 bits."""
-    with pytest.raises(InputError, match="^--policy h2o: budget: found '.*', allowed a share above 0 and at most 1, of six decimals$"):
+    with pytest.raises(
+        InputError, match="^--policy h2o: budget: found '.*', allowed a share above 0 and at most 1, of six decimals$"
+    ):
         policy_named(f"h2o:budget={value}")
 
 
@@ -64,7 +72,16 @@ def test_rows_are_a_whole_number(value: str) -> None:
         policy_named(f"streaming:window={value}")
 
 
-@pytest.mark.parametrize(("text", "least"), [("full", 1), ("streaming:window=9", 1), ("h2o:budget=0.5", 1), ("snapkv:generated=0", 1), ("snapkv:generated=70", 70)])
+@pytest.mark.parametrize(
+    ("text", "least"),
+    [
+        ("full", 1),
+        ("streaming:window=9", 1),
+        ("h2o:budget=0.5", 1),
+        ("snapkv:generated=0", 1),
+        ("snapkv:generated=70", 70),
+    ],
+)
 def test_a_policy_knows_its_shortest_context(text: str, least: int) -> None:
     """SnapKV's context holds the tokens it generated."""
     assert least == policy_named(text).least_context()
