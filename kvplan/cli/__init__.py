@@ -101,8 +101,10 @@ def main() -> NoReturn:
         code = app(prog_name="kvplan", standalone_mode=False)
     except KvplanError as error:
         code = _complain(error.what, error.fix, error.exit_code)
-    except BrokenPipeError:
-        code = _pipe_closed()
+    except SystemExit as left:  # typer leaves with 1 when the reader is gone
+        code = _pipe_closed() if isinstance(left.__context__, BrokenPipeError) else left.code
+    except OSError as error:
+        code = _unwritten(error)
     except KeyboardInterrupt:
         code = 130
     except Exception as error:
@@ -117,6 +119,8 @@ def _leave(code: int) -> NoReturn:
         sys.stdout.flush()
     except BrokenPipeError:
         code = _pipe_closed()
+    except OSError as error:
+        code = _unwritten(error)
     sys.exit(code)
 
 
@@ -124,6 +128,12 @@ def _pipe_closed() -> int:
     """The reader went away, as `head` does: nothing more to say, and nothing wrong."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
+
+
+def _unwritten(error: OSError) -> int:
+    """The report could not be written, as on a full disk."""
+    _pipe_closed()
+    return _complain(f"{error.filename or 'stdout'}: {error.strerror or error}", "check the disk it is written to", 2)
 
 
 def _complain(what: str, fix: str, code: int) -> int:

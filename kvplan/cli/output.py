@@ -54,11 +54,12 @@ def write_whole(path: Path, text: str) -> None:
 
     Raises: InputError when the path cannot be written.
     """
-    target = path.resolve() if path.is_symlink() else path
     try:
-        if target.exists() and not target.is_file():
-            target.write_text(text, encoding="utf-8")  # a device or pipe takes it as it comes
+        if str(path).startswith(("/dev/", "/proc/")) or (path.exists() and not path.is_file()):
+            with path.open("a", encoding="utf-8") as device:  # a device or pipe takes it as it comes
+                device.write(text)
             return
+        target = path.resolve() if path.is_symlink() else path
         handle, temporary = tempfile.mkstemp(prefix=f".{target.name[:40]}.", dir=target.parent)
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as out:
@@ -69,7 +70,7 @@ def write_whole(path: Path, text: str) -> None:
         except BaseException:
             os.unlink(temporary)
             raise
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: a loop of links, before Python 3.13
         reason = getattr(error, "strerror", None) or "bad path"
         raise InputError(
             f"-o: {quoted(str(path))} cannot be written: {reason}",
