@@ -45,10 +45,10 @@ class MissingError(KvplanError):
 
 
 def quoted(value: object) -> str:
-    """A stranger's value, fit for one line of a terminal: printable, bounded, in quotes.
+    r"""A stranger's value, fit for one line of a terminal: printable, bounded, in quotes.
 
-    >>> quoted("a\\x1b[31mb")
-    "'a\\\\x1b[31mb'"
+    >>> quoted("a\x1b[31mb")
+    "'a\\x1b[31mb'"
     >>> len(quoted("x" * 10_000_000)) < 140
     True
     """

@@ -205,9 +205,7 @@ def cache_plan(spec: ModelSpec, workload: Workload) -> CachePlan:
     whole = _terms(planned)
     if workload.ranks == 1:
         return CachePlan(planned, whole, (whole,), encoder_tokens, 1, ())
-    stages = []
-    for stage in pipeline_stages(spec.runs, workload.pp, spec.source):
-        stages.append(list(stage))
+    stages = [list(stage) for stage in pipeline_stages(spec.runs, workload.pp, spec.source)]
     if workload.mtp:
         stages[-1].append((workload.mtp, spec.draft_layer()))
     token_shards = workload.tp // workload.dcp

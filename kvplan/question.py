@@ -138,13 +138,8 @@ def _context(question: Question, spec: ModelSpec, hints: list[str]) -> int:
         raise InputError(f"--ctx: found {context}, allowed whole numbers of tokens from 1", "for example --ctx 32k")
     if most is not None and context > most:
         hints.append(f"{context:,} tokens are past the maximum of {spec.name}, {most:,}")
-    elif (
-        most is not None
-        and most & (most - 1) == 0
-        and context * 1024 == most * 1000
-        or most is not None
-        and most & (most - 1) == 0
-        and context * 1024**2 == most * 1000**2
+    elif (most is not None and most & (most - 1) == 0 and context * 1024 == most * 1000) or (
+        most is not None and most & (most - 1) == 0 and context * 1024**2 == most * 1000**2
     ):
         hints.append(f"{spec.name} goes to {most:,} tokens: --ctx max")
     return context

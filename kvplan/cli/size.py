@@ -146,11 +146,7 @@ def workload_axes(
         "engine": o.listed(engine),
         "gpu": gpus,
     }
-    if kv_dtype is not None:
-        pairs = [(item, item) for item in o.listed(kv_dtype)]
-    else:
-        pairs = [(k_dtype, v_dtype)]
-    axes["dtypes"] = pairs
+    axes["dtypes"] = [(k_dtype, v_dtype)] if kv_dtype is None else [(item, item) for item in o.listed(kv_dtype)]
     return axes
 
 

@@ -9,6 +9,7 @@ from kvplan.units import in_unit
 
 
 def card_blocks(result: SizeResult, gpu: GpuResult, unit: str) -> list[Block]:
+    """The card's memory from its total down to the headroom, and what would fit."""
     rows = _budget_rows(result, gpu, unit)
     verdict = "fits" if gpu.fits else "does not fit"
     where = f"{gpu.count:,} x {gpu.name}" if gpu.name else "the given budget"
@@ -68,6 +69,7 @@ def _budget_rows(result: SizeResult, gpu: GpuResult, unit: str) -> tuple[tuple[s
 
 
 def compute_blocks(work: ComputeResult) -> list[Block]:
+    """The work of generating the context with a cache and without, and what decoding reads."""
     rows = [
         ("query-row pairs in a layer", f"{work.naive_pairs:,}", f"{work.cached_pairs:,}"),
         ("attention FLOPs", f"{work.naive_attention_flops:.4g}", f"{work.cached_attention_flops:.4g}"),

@@ -34,10 +34,7 @@ def model_report(spec: ModelSpec, found: Found | None) -> Report:
         ("confidence", fields.confidence or ""),
         ("file", str(found.path) if found else spec.source),
     ]
-    layers = []
-    for count, layer in spec.runs:
-        for kind in layer.kinds:
-            layers.append((f"{count:,}", layer.name, _kind_text(kind)))
+    layers = [(f"{count:,}", layer.name, _kind_text(kind)) for count, layer in spec.runs for kind in layer.kinds]
     blocks: list[Block] = [
         Heading(fields.name),
         _facts(facts),
