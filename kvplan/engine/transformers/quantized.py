@@ -93,10 +93,8 @@ def quantized_layer(layer: Tensors, updates: Updates, chosen: Quantization) -> H
     Raises: InputError for a layer that the library cannot quantize, or a group that does not divide.
     """
     if not layer or any(t.role not in ATTENTION or crosses(t) or window_of(t) is not None for t in layer):
-        raise InputError(
-            f"-E cache=quantized: transformers quantizes full attention alone, and not every layer of {updates.place} is",
-            "-E cache=dynamic",
-        )
+        what = f"not every layer of {updates.place} is full attention, and transformers quantizes nothing else"
+        raise InputError(f"-E cache=quantized: {what}", "-E cache=dynamic")
     return together((1, _numbers(width, updates, chosen)) for tensor in layer for width in _widths(tensor))
 
 
@@ -109,17 +107,18 @@ def _widths(tensor: CacheTensor) -> tuple[int, ...]:
 def _numbers(width: int, updates: Updates, chosen: Quantization) -> Held:
     """One tensor of `width` numbers per token and sequence."""
     quantized, waiting = split(updates, chosen.residual_length)
-    group = chosen.q_group_size
     per_token = width if chosen.backend == "quanto" else width * updates.batch
-    flushes = (
-        (updates.first,) if quantized == updates.first else (updates.first, updates.first + chosen.residual_length)
-    )
-    for flushed in flushes:
-        if per_token * flushed % group:
-            raise InputError(
-                f"-E q_group_size: found {group}, but {flushed:,} tokens of {per_token:,} numbers are no multiple of it",
-                "-E prefill= or -E q_group_size= so that they are",
-            )
-    groups = updates.batch * width * quantized // group
+    _check_divides(per_token * updates.first, chosen)
+    if quantized > updates.first:
+        _check_divides(per_token * (updates.first + chosen.residual_length), chosen)
+    groups = updates.batch * width * quantized // chosen.q_group_size
     codes = chosen.group_bytes(groups, updates.item_bytes)
     return held(codes + updates.batch * width * waiting * updates.item_bytes, reasons=REASONS)
+
+
+def _check_divides(numbers: int, chosen: Quantization) -> None:
+    if numbers % chosen.q_group_size:
+        raise InputError(
+            f"-E q_group_size: found {chosen.q_group_size}, but {numbers:,} numbers at a flush are no multiple of it",
+            "choose -E prefill=, -E residual_length= or -E q_group_size= so that they are",
+        )

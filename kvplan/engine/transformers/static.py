@@ -32,8 +32,6 @@ from kvplan.engine.transformers.recurrent import own_cache, recurrent_tensor
 from kvplan.errors import InputError
 from kvplan.tensor import CacheTensor, Role
 
-DYNAMIC = "-E cache=dynamic"
-
 
 def static_layer(layer: Tensors, updates: Updates) -> Held:
     """What one layer allocates.
@@ -41,15 +39,9 @@ def static_layer(layer: Tensors, updates: Updates) -> Held:
     Raises: InputError for a layer the library's static cache refuses; NotCountableError as `dynamic_layer` does.
     """
     if own_cache(layer):
-        raise InputError(
-            f"-E cache=static: {updates.place} keeps its states in a cache class of its own, which transformers cannot replace",
-            DYNAMIC,
-        )
+        raise _refused(updates, "states in a cache class of its own, which transformers cannot replace")
     if any(t.role is Role.ENTRY for t in layer):
-        raise InputError(
-            f"-E cache=static: {updates.place} keeps compressed entries, for which transformers has no static layer",
-            DYNAMIC,
-        )
+        raise _refused(updates, "compressed entries, for which transformers has no static layer")
     return together((1, _tensor(tensor, layer, updates)) for tensor in layer)
 
 
@@ -72,11 +64,12 @@ def _cross(tensor: CacheTensor, layer: Tensors, updates: Updates, counters: int)
     row = updates.row_bytes(tensor)
     if not all(crosses(t) for t in layer):
         return held(row * updates.encoder_tokens, counters=counters)
-    if updates.encoder_tokens > updates.rows:
-        raise InputError(
-            f"-E cache=static: {updates.encoder_tokens:,} encoder tokens do not fit the {updates.rows:,} rows of a cross-attention layer",
-            f"-E max_cache_len={updates.encoder_tokens}",
-        )
-    return held(
-        row * updates.rows, counters=counters, reasons=("layers of cross-attention alone hold max_cache_len rows",)
-    )
+    encoder, rows = updates.encoder_tokens, updates.rows
+    if encoder > rows:
+        what = f"{encoder:,} encoder tokens do not fit the {rows:,} rows of a cross-attention layer"
+        raise InputError(f"-E cache=static: {what}", f"-E max_cache_len={encoder}")
+    return held(row * rows, counters=counters, reasons=("layers of cross-attention alone hold max_cache_len rows",))
+
+
+def _refused(updates: Updates, what: str) -> InputError:
+    return InputError(f"-E cache=static: {updates.place} keeps {what}", "-E cache=dynamic")
