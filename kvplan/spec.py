@@ -25,6 +25,10 @@ class Fields(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
+WeightPlace = Literal["embeddings", "layers", "experts", "head", "vision", "audio", "encoder", "mtp", "other"]
+"""Where stored weight bytes belong: `experts` are divided by EP, `mtp` are loaded with draft layers only."""
+
+
 class WeightPart(Fields):
     """Parameters stored in one format; `experts` are what expert parallelism divides."""
 
@@ -50,6 +54,7 @@ class SpecFields(Fields):
     parameters: Parameters | None = None
     active_parameters: Parameters | None = None
     weights: list[WeightPart] = Field(default=[], max_length=8)
+    weight_bytes: dict[WeightPlace, Annotated[int, Field(ge=0, le=10**18)]] = {}
     max_context: Annotated[int, Field(ge=1, le=10**12)] | None = None
     dtype: Literal["bf16", "fp16", "fp32"] = "bf16"
     encoder_tokens: Annotated[int, Field(ge=1, le=10**9)] | None = None

@@ -66,6 +66,8 @@ def weights_on_rank(spec: ModelSpec, workload: Workload, given: str | None) -> W
     if given is not None and given[:1].isdigit():
         share = ceil_div(byte_count(given, "--weights"), workload.ranks)
         return Weights(share, share, share, "exact", "given on the command line")
+    if given is None and spec.fields.weight_bytes:
+        return _stored(spec, workload)
     width = _width(given) if given is not None else None
     parts = _parts(spec)
     if parts is None:
@@ -86,6 +88,18 @@ def weights_on_rank(spec: ModelSpec, workload: Workload, given: str | None) -> W
     high = best if exact else int(best * (1 + MIXED_MARGIN)) + 1
     source = f"{spec.fields.parameters:,} parameters x {given or 'their released width'}"
     return Weights(best, best, high, "exact" if exact else "assumed", source)
+
+
+def _stored(spec: ModelSpec, workload: Workload) -> Weights:
+    """The bytes a checkpoint stores, part by part; draft layers only where they are held."""
+    held = Fraction(0)
+    for place, count in spec.fields.weight_bytes.items():
+        if place == "mtp" and not workload.mtp:
+            continue
+        ranks = workload.pp * (workload.ep if place == "experts" and workload.ep > 1 else workload.tp)
+        held += Fraction(count, ranks)
+    share = -(-held.numerator // held.denominator)
+    return Weights(share, share, share, "exact", "bytes stored in the checkpoint")
 
 
 def check_given(text: str) -> None:
