@@ -60,7 +60,7 @@ def _keys_at(cls: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
         field = here.model_fields.get(part) if isinstance(part, str) else None
         inner = _model_in(field.annotation) if field else None
         here = inner or here
-    return list(here.model_fields)
+    return [field.alias or name for name, field in here.model_fields.items()]
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:

@@ -8,7 +8,7 @@ import typer
 
 from kvplan.cli import options as o
 from kvplan.cli.output import checked_format, checked_unit, emit
-from kvplan.errors import InputError, KvplanError, nearest, quoted
+from kvplan.errors import InputError, nearest, quoted
 from kvplan.report import Report
 
 NEEDS_ARGUMENTS = True
@@ -54,15 +54,10 @@ def _found(name: str, specs: str | None, unit: str) -> Report:
     if lowered in ENGINES:
         return show_view.engine_report(engine_class(lowered))
     is_path = name.endswith((".yaml", ".yml"))
-    if is_path or catalogue.find(name, catalogue.spec_folders(specs)):
-        try:
-            spec, found = catalogue.model_named(name, specs)
-        except KvplanError:
-            if not is_path:
-                raise
-        else:
-            return show_view.model_report(spec, found)
-    if is_path or catalogue.find(name, [catalogue.SHIPPED_GPUS]):
+    describes_gpu = is_path and _describes_gpu(name)
+    if (is_path and not describes_gpu) or catalogue.find(name, catalogue.spec_folders(specs)):
+        return show_view.model_report(*catalogue.model_named(name, specs))
+    if describes_gpu or catalogue.find(name, [catalogue.SHIPPED_GPUS]):
         return show_view.gpu_report(catalogue.gpu_named(name), unit)
     known = [n for n, _, _ in catalogue.names([*catalogue.spec_folders(specs), catalogue.SHIPPED_GPUS])] + [
         *FORMATS,
@@ -75,3 +70,14 @@ def _found(name: str, specs: str | None, unit: str) -> Report:
         if close
         else "`kvplan models`, `kvplan gpus`, `kvplan engines` and `kvplan formats` list what is known",
     )
+
+
+def _describes_gpu(path: str) -> bool:
+    """True for a YAML file that describes a GPU: it has `memory`, as no model has."""
+    from pathlib import Path
+
+    from kvplan.catalogue import read_text
+    from kvplan.yaml_text import load_yaml
+
+    values = load_yaml(read_text(Path(path)), path)
+    return isinstance(values, dict) and "memory" in values
