@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -26,13 +27,25 @@ def render(report: Report, color: bool, width: int | None) -> str:
         if number:
             console.print()
         if isinstance(block, Grid):
+            narrow = console.width
+            console.width = max(narrow, _least_width(block))
             console.print(_table(block))
+            console.width = narrow
         elif isinstance(block, Heading):
             console.print(Text(block.text, style="bold"))
         else:
             for line in block.lines:
                 console.print(Text(line, style="bold green" if block.strong else ""), soft_wrap=not block.strong)
     return "\n".join(line.rstrip() for line in out.getvalue().split("\n"))
+
+
+def _least_width(grid: Grid) -> int:
+    """The width below which a number or a name would be cut: text wraps between words, they never do."""
+    widths = []
+    for index, column in enumerate(zip(grid.columns, *grid.rows, strict=True)):
+        whole = index in grid.numbers or index == 0
+        widths.append(max(cell_len(word) for cell in column for word in ([cell] if whole else cell.split() or [""])))
+    return sum(widths) + 2 * (len(widths) - 1)
 
 
 def _table(grid: Grid) -> Table:
