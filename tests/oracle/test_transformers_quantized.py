@@ -25,7 +25,7 @@ pytestmark = [
     ),  # the backends warn of compilers, kernels and deprecated torch calls of their own
 ]
 GOLDEN: dict[str, Any] = yaml.safe_load(
-    (Path(__file__).parents[1] / "data" / "transformers_quantized.yaml").read_text()
+    (Path(__file__).parents[1] / "data" / "transformers_quantized.yaml").read_text(encoding="utf-8")
 )
 MODULES = {"quanto": "optimum.quanto", "hqq": "hqq"}
 OPTIONS = ("backend", "nbits", "q_group_size", "residual_length")
