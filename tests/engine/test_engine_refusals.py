@@ -7,8 +7,12 @@ from typing import Any
 import pytest
 from tiny_specs import CROSS, ENTRY, GQA, LATENT, LOCAL, figures, spec_of
 
+from kvplan.engine.transformers.dynamic import dynamic_layer
+from kvplan.engine.transformers.held import Updates
 from kvplan.errors import InputError, KvplanError, NotCountableError
+from kvplan.growth import PerToken, PerTokens
 from kvplan.policy import policy_named
+from kvplan.tensor import CacheTensor, Role
 
 INDEX = {"type": "index", "head_dim": 16}
 STREAMING = "streaming:sinks=1,window=4"
@@ -100,3 +104,16 @@ def test_what_the_library_does_not_do_is_refused_with_a_way_out(
     assert caught.value.exit_code == {InputError: 2, NotCountableError: 3}[error]
     assert what in caught.value.what
     assert fix in caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("tensor", "what"),
+    [
+        (CacheTensor("k", Role.K, (2, 8), PerTokens(4), 2), "k: rows by PerTokens"),
+        (CacheTensor("state", Role.STATE, (2, 8), PerToken(), 2), "state: a state that grows"),
+    ],
+)
+def test_laws_the_library_was_never_seen_to_follow_are_refused(tensor: CacheTensor, what: str) -> None:
+    updates = Updates(1, 40, 40, 40, 2, "bf16", 0, "tiny.yaml")
+    with pytest.raises(NotCountableError, match=f"tiny.yaml: {what}"):
+        dynamic_layer((tensor,), updates)

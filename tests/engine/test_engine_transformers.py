@@ -93,6 +93,32 @@ def test_a_static_cache_is_as_long_as_it_is_told() -> None:
     assert figures(spec_of(GQA, LOCAL), 10, "cache=static", "max_cache_len=30")[0] == 30 * ROW + 16 * ROW + 16
 
 
+def test_a_cross_layer_keeps_the_encoders_rows_beside_self_attention_and_all_rows_alone() -> None:
+    both, alone = spec_of([GQA, CROSS], encoder_tokens=12), spec_of(CROSS, encoder_tokens=12)
+    assert figures(both, 40)[0] == 52 * ROW
+    assert figures(alone, 40)[0] == 12 * ROW
+    assert figures(both, 40, "cache=static")[0] == 52 * ROW + 16
+    assert figures(alone, 40, "cache=static")[0] == 40 * ROW + 8
+
+
+def test_a_static_cache_adds_a_counter_per_index_and_none_for_states() -> None:
+    indexed = spec_of([LATENT, {"type": "index", "head_dim": 16}])
+    conv = spec_of({"type": "short_conv", "dim": 32, "conv_kernel": 3})
+    assert figures(indexed, 10, "cache=static")[0] == 10 * (24 + 16) * 2 + 16
+    assert figures(conv, 10, "cache=static") == figures(conv, 10) == (32 * 3 * 2,) * 2
+
+
+def test_one_number_per_channel_keeps_one_column_less_after_a_prefill_at_once() -> None:
+    channels = spec_of({"type": "rg_lru", "width": 32, "conv_kernel": 4})
+    assert figures(channels, 9) == (32 * 3 * 2 + 32 * 4,) * 2
+    assert figures(channels, 9, "prefill=8") == (32 * 3 * 2 + 32 * 4, 32 * 4 * 2 + 32 * 4)
+
+
+def test_several_states_per_layer_bring_one_counter_for_the_whole_cache() -> None:
+    mlstm = {"type": "mlstm", "heads": 4, "qk_head_dim": 16, "v_head_dim": 32}
+    assert figures(spec_of(mlstm, mlstm), 9)[0] == 2 * 4 * (16 * 32 + 16 + 1) * 2 + 8
+
+
 def test_states_have_the_dtype_of_the_librarys_code_not_of_the_spec() -> None:
     mamba = {"type": "mamba1", "d_inner": 64, "d_state": 4, "conv_kernel": 4}
     for state_dtype in ("fp32", "bf16"):

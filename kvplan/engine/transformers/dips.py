@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 
-from kvplan.engine.transformers.held import ATTENTION, Tensors, Updates, crosses, window_of
+from kvplan.engine.transformers.held import Tensors, Updates, window_of
 from kvplan.engine.transformers.quantized import Quantization
 from kvplan.growth import PerToken, PerTokens
 from kvplan.tensor import CacheTensor, Role
@@ -67,9 +67,8 @@ def quantized_steps(
     many = 8  # groups over which codes of any width are packed whole
     for count, layer in layers:
         for tensor in layer:
-            if tensor.role in ATTENTION and not crosses(tensor):
-                row = updates.row_bytes(tensor)
-                excess = row * (waits - 1) + 2 * chosen.group_bytes(1, updates.item_bytes)
-                numbers = updates.batch * tensor.elements
-                rise = Fraction(numbers * chosen.group_bytes(many, updates.item_bytes), many * group)
-                yield count * excess, count * rise, waits
+            row = updates.row_bytes(tensor)
+            excess = row * (waits - 1) + 2 * chosen.group_bytes(1, updates.item_bytes)
+            numbers = updates.batch * tensor.elements
+            rise = Fraction(numbers * chosen.group_bytes(many, updates.item_bytes), many * group)
+            yield count * excess, count * rise, waits
