@@ -54,7 +54,7 @@ def _option(*names: str, help: str, metavar: str | None = None, complete: Any = 
 Models = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="MODEL...",
+        metavar="MODEL",
         help="Spec name, alias, hub id or path of a .yaml spec; several side by side.",
         autocompletion=complete_model,
         show_default=False,
