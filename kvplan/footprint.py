@@ -11,11 +11,12 @@ in whole integers, or elementwise over integer arrays by the same lines of code.
 from __future__ import annotations
 
 from fractions import Fraction
+from math import ceil
 from typing import TYPE_CHECKING
 
 from kvplan.errors import InputError
 from kvplan.formats import INDEX_FORMATS, Format, format_named
-from kvplan.growth import Growth, PerEncoderToken, Unflushed, divisible, filled_after, period, rows, shared_rows, slope
+from kvplan.growth import Growth, PerEncoderToken, Unflushed, divisible, filled_after, rows, shared_rows, slope
 from kvplan.policy import law_kept
 from kvplan.record import Record
 from kvplan.spec import Layer, ModelSpec, Runs, distinct_layers
@@ -128,7 +129,7 @@ class CachePlan(Record):
         """How far below a length that fits a shorter one may not: 0 where bytes never fall.
 
         Unflushed rows add at most their run's bytes to a line that rises by at least the marginal bytes
-        per token once windows are full, so a peak is passed again after that many tokens, and one period.
+        per token once windows are full, so a peak is passed again after that many tokens, and two runs.
         """
         waiting = {law: row_bytes for law, row_bytes in self.whole.items() if isinstance(law, Unflushed)}
         rise = self.marginal_bytes(full=True)
@@ -137,7 +138,7 @@ class CachePlan(Record):
         if not rise:
             return self.filled_after()  # a bounded cache may end below the peak it passed
         highest = sum(row_bytes * law.run for law, row_bytes in waiting.items() if isinstance(law, Unflushed))
-        return int(highest / rise) + 2 * max(period(law) for law in waiting) + 1
+        return int(highest / rise) + 2 * max(_tokens_of_a_run(law) for law in waiting) + 1
 
     def filled_after(self) -> int:
         """The length past which a bounded cache no longer changes."""
@@ -182,6 +183,13 @@ class CachePlan(Record):
                 unshared, shared = self._rows(tensor.growth, context, prefix)
                 copied += item.layers * tensor.row_bytes * (batch * int(unshared) + int(shared)) * extra // shards
         return copied
+
+
+def _tokens_of_a_run(law: Growth) -> int:
+    """Tokens in which a run of rows fills, the row begun included."""
+    assert isinstance(law, Unflushed)
+    gained = slope(law.of, full=True)
+    return ceil((law.run + 1) / gained) if gained else law.run
 
 
 def _maximum(a: Count, b: Count) -> Count:

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from kvplan.errors import KvplanError
 
-MOST_TOKENS = 10**13
-MOST_SEQUENCES = 10**13
+MOST_TOKENS = 10**18  # as many as the largest budget has bytes
+MOST_SEQUENCES = 10**18
 MOST_GPUS = 64
 Weigh = Callable[[int, int], int]
 
