@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from kvplan.catalogue import Found, model_named
-from kvplan.errors import InputError
+from kvplan.errors import InputError, KvplanError
 from kvplan.footprint import CachePlan, cache_plan
 from kvplan.policy import policy_named
 from kvplan.record import Record
@@ -21,6 +21,8 @@ from kvplan.workload import Workload
 if TYPE_CHECKING:
     from kvplan.engine import EngineChoice
     from kvplan.gpu import Gpu
+
+REFUSED_BYTES = 10**30
 
 
 class Question(Record):
@@ -69,12 +71,18 @@ class Subject(Record):
     hints: tuple[str, ...]
 
     def weigh(self, context: int, batch: int) -> int:
-        """Bytes on the fullest rank at another length and batch: the engine's, or the footprint's."""
+        """Bytes on the fullest rank at another length and batch: the engine's, or the footprint's.
+
+        A length that the engine refuses takes more than any device has.
+        """
         prefix = min(self.workload.prefix, context)
-        if self.engine is not None:
-            changed = self.workload.replace(context=context, batch=batch, prefix=prefix)
+        if self.engine is None:
+            return int(self.plan.rank_bytes(context, batch, prefix))
+        changed = self.workload.replace(context=context, batch=batch, prefix=prefix)
+        try:
             return self.engine.reserve(self.spec, changed).reserved_bytes
-        return int(self.plan.rank_bytes(context, batch, prefix))
+        except KvplanError:
+            return REFUSED_BYTES
 
 
 def subject(question: Question) -> Subject:

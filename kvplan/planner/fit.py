@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kvplan.errors import KvplanError
+from kvplan.errors import InputError, KvplanError
 
 MOST_TOKENS = 10**18  # as many as the largest budget has bytes
 MOST_SEQUENCES = 10**18
 MOST_GPUS = 64
+MOST_DIP = 100_000
 Weigh = Callable[[int, int], int]
 
 
@@ -49,7 +50,14 @@ def longest_context(
     least: the shortest context that can be weighed. dip_tokens: how far below a length that fits a
     shorter one may fail, where a residual is flushed now and then; a sequence has to pass that peak
     too. filled_after: the length past which a bounded cache no longer changes.
+
+    Raises: InputError where bytes fall over more tokens than are worth searching one by one.
     """
+    if dip_tokens > MOST_DIP:
+        raise InputError(
+            f"bytes may fall over {dip_tokens:,} tokens, more than the {MOST_DIP:,} that are searched",
+            "shorten -E prefill, or leave it out",
+        )
 
     def fits(context: int) -> bool:
         return weigh(context, batch) <= budget_bytes

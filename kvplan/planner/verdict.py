@@ -84,7 +84,7 @@ def verdict(question: Question, asked: Subject, reservation: Reservation | None)
     if card.kv is None:
         return _without_weights(asked, card, kv)
     weigh = _joint_weigh(asked, draft)
-    searched = {edge: _search(asked, weigh, getattr(card.kv, edge)) for edge in _edges(card.kv)}
+    searched = {edge: _search(asked, draft, weigh, getattr(card.kv, edge)) for edge in _edges(card.kv)}
     longest, most = searched["best"]
     fits = kv + draft_kv <= card.kv.best
     result = _gpu_result(asked, card, kv, draft_kv, fits, longest, most)
@@ -108,10 +108,12 @@ def _joint_weigh(asked: Subject, draft: Subject | None) -> Any:
     return lambda context, batch: asked.weigh(context, batch) + draft.weigh(context, batch)
 
 
-def _search(asked: Subject, weigh: Any, budget_bytes: int) -> tuple[int | None, int | None]:
-    w, plan = asked.workload, asked.plan
-    least = w.policy.least_context()
-    longest = longest_context(weigh, budget_bytes, w.batch, least, _dip_tokens(asked), plan.filled_after())
+def _search(asked: Subject, draft: Subject | None, weigh: Any, budget_bytes: int) -> tuple[int | None, int | None]:
+    w, least = asked.workload, asked.workload.policy.least_context()
+    dips, filled = _dip_tokens(asked), asked.plan.filled_after()
+    if draft is not None:
+        dips, filled = dips + draft.plan.dip_tokens(), max(filled, draft.plan.filled_after())
+    longest = longest_context(weigh, budget_bytes, w.batch, least, dips, max(filled, dips + 1))
     return longest, most_sequences(weigh, budget_bytes, w.context)
 
 
@@ -135,7 +137,7 @@ def _without_weights(asked: Subject, card: Budget, kv: int) -> Verdict:
             "add --weights BYTES, for example --weights 38GiB",
         )
     note = f"the cache alone is larger than the usable memory of {card.gpu}; the weights are not known"
-    return Verdict(_gpu_result(asked, card, kv, 0, False, None, None), None, {}, {}, (note,))
+    return Verdict(_gpu_result(asked, card, kv, 0, False, None, None), None, *_bounds(card, kv, {}), (note,))
 
 
 def _gpu_result(
