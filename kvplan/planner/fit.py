@@ -7,7 +7,7 @@ does not.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from kvplan.errors import InputError, KvplanError
 
@@ -16,6 +16,7 @@ MOST_SEQUENCES = 10**18
 MOST_GPUS = 64
 MOST_DIP = 100_000
 Weigh = Callable[[int, int], int]
+WeighAll = Callable[[range], Iterable[int]]
 
 
 def largest(fits: Callable[[int], bool], ceiling: int) -> int | None:
@@ -44,12 +45,14 @@ def longest_context(
     least: int = 1,
     dip_tokens: int = 0,
     filled_after: int = 1,
+    weigh_all: WeighAll | None = None,
 ) -> int | None:
     """Tokens up to which `batch` sequences fit at every length on the way; None when they always do.
 
     least: the shortest context that can be weighed. dip_tokens: how far below a length that fits a
     shorter one may fail, where a residual is flushed now and then; a sequence has to pass that peak
-    too. filled_after: the length past which a bounded cache no longer changes.
+    too. filled_after: the length past which a bounded cache no longer changes. weigh_all: the bytes of
+    a whole range of lengths at once, where there is a faster way than one by one.
 
     Raises: InputError where bytes fall over more tokens than are worth searching one by one.
     """
@@ -58,16 +61,14 @@ def longest_context(
             f"bytes may fall over {dip_tokens:,} tokens, more than the {MOST_DIP:,} that are searched",
             "shorten -E prefill, or leave it out",
         )
-
-    def fits(context: int) -> bool:
-        return weigh(context, batch) <= budget_bytes
-
-    found = largest(lambda context: fits(max(context, least)), MOST_TOKENS)
+    found = largest(lambda context: weigh(max(context, least), batch) <= budget_bytes, MOST_TOKENS)
     if found is not None and found < least:
         return 0
     anchor = max(least, filled_after) if found is None else found
-    for context in range(max(least, anchor - dip_tokens), anchor):
-        if not fits(context):
+    lengths = range(max(least, anchor - dip_tokens), anchor)
+    weights = weigh_all(lengths) if weigh_all is not None and lengths else (weigh(n, batch) for n in lengths)
+    for context, held in zip(lengths, weights, strict=True):
+        if held > budget_bytes:
             return context - 1 if context > least else 0
     return found
 

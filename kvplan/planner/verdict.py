@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from kvplan.catalogue import gpu_named, model_named
@@ -110,10 +111,20 @@ def _joint_weigh(asked: Subject, draft: Subject | None) -> Any:
 
 def _search(asked: Subject, draft: Subject | None, weigh: Any, budget_bytes: int) -> tuple[int | None, int | None]:
     w, least = asked.workload, asked.workload.policy.least_context()
-    dips, filled = _dip_tokens(asked), asked.plan.filled_after()
-    if draft is not None:
-        dips, filled = dips + draft.plan.dip_tokens(), max(filled, draft.plan.filled_after())
-    longest = longest_context(weigh, budget_bytes, w.batch, least, dips, max(filled, dips + 1))
+    plans = [asked.plan] if draft is None else [asked.plan, draft.plan]
+    dips = _dip_tokens(asked) + (draft.plan.dip_tokens() if draft else 0)
+    filled = max(dips + 1, *(plan.filled_after() for plan in plans))
+
+    def weigh_all(lengths: range) -> Iterable[int]:
+        import numpy
+
+        contexts = numpy.arange(lengths.start, lengths.stop)
+        prefix: Any = numpy.minimum(w.prefix, contexts) if w.prefix else 0
+        held: Any = sum(plan.rank_bytes(contexts, w.batch, prefix) for plan in plans)
+        return (int(count) for count in numpy.broadcast_to(held, contexts.shape))
+
+    together = weigh_all if asked.engine is None else None
+    longest = longest_context(weigh, budget_bytes, w.batch, least, dips, filled, together)
     return longest, most_sequences(weigh, budget_bytes, w.context)
 
 
