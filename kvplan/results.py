@@ -47,7 +47,7 @@ class GpuResult(Record):
     """One card of `count`: every figure but `count` is per card, of the fullest rank.
 
     max_context: tokens, at this batch; max_batch: sequences, at this context; null where nothing
-    bounds them. A null byte figure is not known.
+    bounds them, or where kv_budget_bytes is null. A null byte figure is not known.
     """
 
     name: str | None

@@ -31,6 +31,8 @@ def _full(fit: FitResult, unit: str) -> list[Block]:
         answers.append(f"fewest GPUs for {sequences} of {fit.context:,} tokens: {fewest}")
     if fit.kv_budget_bytes is not None:
         answers.append(f"KV budget of a card: {in_unit(fit.kv_budget_bytes, unit)} {unit}")
+    else:
+        answers = ["what would fit is not known without the weights: add --weights BYTES"]
     blocks: list[Block] = [
         Heading(f"{fit.model} on {where}, {fit.kv_dtype}"),
         Lines(tuple(lines), strong=fit.fits),
@@ -52,10 +54,17 @@ def _compared(results: list[FitResult], unit: str) -> Grid:
             f"{fit.context:,}",
             f"{fit.batch:,}",
             "yes" if fit.fits else "no",
-            unlimited(fit.max_context),
-            unlimited(fit.max_batch),
-            ">64" if fit.min_gpus is None else f"{fit.min_gpus:,}",
+            "" if fit.kv_budget_bytes is None else unlimited(fit.max_context),
+            "" if fit.kv_budget_bytes is None else unlimited(fit.max_batch),
+            _fewest(fit),
         )
         for fit in results
     )
     return Grid(columns, frozenset({2, 4, 5, 7, 8, 9}), rows)
+
+
+def _fewest(fit: FitResult) -> str:
+    """The fewest GPUs for a table; empty where the question has none or the weights are not known."""
+    if fit.gpu is None or fit.kv_budget_bytes is None:
+        return ""
+    return ">64" if fit.min_gpus is None else f"{fit.min_gpus:,}"

@@ -105,7 +105,9 @@ def _parts(result: SizeResult, unit: str) -> Grid:
     places = places_for(result.total_bytes, unit)
     for part in result.parts:
         shape = " x ".join(f"{size:,}" for size in part.row)
-        rows.append((part.tensor, f"{part.layers:,}", shape, f"{part.rows:,}", part.format, in_unit(part.bytes, unit, places)))
+        rows.append(
+            (part.tensor, f"{part.layers:,}", shape, f"{part.rows:,}", part.format, in_unit(part.bytes, unit, places))
+        )
     rows.append(("total", "", "", "", "", in_unit(result.total_bytes, unit, places)))
     return Grid(("tensor", "layers", "row", "rows", "format", unit), frozenset({1, 2, 3, 5}), tuple(rows), total=True)
 
@@ -185,7 +187,8 @@ def _cells(result: SizeResult, unit: str, places: int) -> dict[str, str]:
         cells[f"reserved {unit}"] = in_unit(result.engine["reserved_bytes"], unit, places)
     if gpu:
         cells |= {"gpu": gpu.name or "", "cards": f"{gpu.count:,}", "fits": "yes" if gpu.fits else "no"}
-        cells |= {"max tokens": unlimited(gpu.max_context), "max seqs": unlimited(gpu.max_batch)}
+        if gpu.kv_budget_bytes is not None:
+            cells |= {"max tokens": unlimited(gpu.max_context), "max seqs": unlimited(gpu.max_batch)}
     return cells
 
 
