@@ -1,0 +1,134 @@
+"""What weights take on one rank: parameters times stored width, experts divided apart."""
+
+from __future__ import annotations
+
+import pytest
+from strategies import model, shipped
+
+from kvplan.errors import InputError
+from kvplan.spec import ModelSpec
+from kvplan.weights import WIDTHS, Weights, check_given, weights_on_rank
+from kvplan.workload import Workload
+
+MHA = {"type": "mha", "heads": 1, "kv_heads": 1, "head_dim": 64}
+
+
+def held(spec: ModelSpec, given: str | None = None, **ranks: int) -> Weights:
+    """Weights on one rank of a model whose weights are known."""
+    found = weights_on_rank(spec, Workload(1, **ranks), given)
+    assert found is not None
+    return found
+
+
+def test_bf16_weights_are_exact() -> None:
+    """Llama-3.1-70B: 70,553,706,496 parameters of 2 bytes, low and high alike."""
+    found = held(shipped("llama-3.1-70b"))
+    assert (141107412992,) * 3 == (found.rank_bytes, found.low_bytes, found.high_bytes)
+    assert "exact" == found.confidence
+
+
+@pytest.mark.parametrize(("ranks", "share"), [({"tp": 8}, 8), ({"pp": 4}, 4), ({"tp": 4, "pp": 4}, 16), ({"dp": 4}, 1)])
+def test_ranks_divide_the_weights_and_replicas_do_not(ranks: dict[str, int], share: int) -> None:
+    """tp x pp ranks hold a share each; each replica holds all."""
+    assert -(-141107412992 // share) == held(shipped("llama-3.1-70b"), **ranks).rank_bytes
+
+
+def test_a_share_is_rounded_up() -> None:
+    """Ten bytes over three ranks are four on the fullest."""
+    spec = model(MHA, parameters=5)
+    assert 4 == held(spec, tp=3).rank_bytes
+
+
+def test_mixed_weights_add_up_and_have_an_error_bar() -> None:
+    """gpt-oss-120b: 114,661,785,600 expert parameters of 4.25 bits and 2,167,371,072 others of 16."""
+    found = held(shipped("gpt-oss-120b"))
+    assert 114661785600 * 17 // 32 + 2167371072 * 2 == found.rank_bytes == found.low_bytes
+    assert "assumed" == found.confidence
+    assert found.rank_bytes < found.high_bytes <= found.rank_bytes * 103 // 100 + 1
+
+
+def test_released_checkpoints_are_within_the_bounds() -> None:
+    """DeepSeek-V3 stores 684,531,386,000 parameters of 1 byte and a fp32 scale per 128 x 128 block."""
+    found = held(shipped("deepseek-v3"))
+    assert 684531386000 + -(-684531386000 * 4 // (128 * 128)) == found.rank_bytes
+
+
+def test_expert_ranks_divide_the_experts_alone() -> None:
+    """Eight ways experts, two ways the rest: gpt-oss-120b under ep 8 and tp 2."""
+    found = held(shipped("gpt-oss-120b"), tp=2, ep=8)
+    assert 114661785600 * 17 // 32 // 8 + 2167371072 * 2 // 2 == found.rank_bytes
+
+
+def test_one_expert_rank_changes_nothing() -> None:
+    """ep 1 is tensor parallelism for all parts."""
+    assert held(shipped("gpt-oss-120b"), tp=4) == held(shipped("gpt-oss-120b"), tp=4, ep=1)
+
+
+def test_a_dense_model_has_no_experts_to_divide() -> None:
+    """ep of a model without experts is an error that says so."""
+    with pytest.raises(InputError, match="lists no expert parameters"):
+        held(shipped("llama-3.1-70b"), ep=8)
+
+
+BITS = {
+    "fp32": 32,
+    "bf16": 16,
+    "fp16": 16,
+    "fp8": 8,
+    "int8": 8,
+    "int4": 4,
+    "mxfp4": 4.25,  # OCP: 32 codes of 4 bits and one 8-bit scale
+    "nvfp4": 4.5,  # 16 codes of 4 bits and one 8-bit scale
+    "q8_0": 8.5,  # ggml: 34 bytes per 32
+    "q6_k": 6.5625,  # ggml: 210 bytes per 256
+    "q4_0": 4.5,  # ggml: 18 bytes per 32
+    "awq": 4.15625,  # 16-bit scale and 4-bit zero per 128
+    "gptq": 4.15625,
+}
+
+
+@pytest.mark.parametrize(("name", "bits"), BITS.items())
+def test_a_weight_format_takes_its_bits(name: str, bits: float) -> None:
+    """A million parameters in each format."""
+    spec = model(MHA, parameters=1_024_000)
+    assert bits * 1_024_000 / 8 == held(spec, name).rank_bytes
+
+
+def test_the_formats_that_the_documentation_names_all_exist() -> None:
+    """bf16 fp16 fp8 int8 int4 awq gptq mxfp4 nvfp4 q8_0 q6_k q5_k_m q4_k_m q4_0."""
+    named = "bf16 fp16 fp8 int8 int4 awq gptq mxfp4 nvfp4 q8_0 q6_k q5_k_m q4_k_m q4_0"
+    assert set(named.split()) <= set(WIDTHS)
+
+
+def test_given_bytes_are_exact_and_divided() -> None:
+    """38 GiB over four ranks."""
+    found = held(shipped("llama-3.1-70b"), "38GiB", tp=4)
+    assert (38 * 2**30 // 4, "exact") == (found.rank_bytes, found.confidence)
+
+
+def test_a_given_format_replaces_the_released_one_in_every_part() -> None:
+    """gpt-oss-120b as bf16 takes 2 bytes for each parameter, exactly."""
+    found = held(shipped("gpt-oss-120b"), "bf16")
+    assert (116829156672 * 2, "exact") == (found.rank_bytes, found.confidence)
+
+
+def test_unknown_parameters_are_not_guessed() -> None:
+    """Without parameters and without bytes nothing is known; with bytes all is."""
+    spec = model(MHA)
+    assert weights_on_rank(spec, Workload(1), None) is None
+    assert weights_on_rank(spec, Workload(1), "fp8") is None
+    assert 1000 == held(spec, "1000").rank_bytes
+
+
+@pytest.mark.parametrize("text", ["bf61", "", "8bit", "-1GiB", "1e9", "fp8 ", "q4_K_X"])
+def test_what_is_neither_a_format_nor_bytes_is_refused(text: str) -> None:
+    """With or without a GPU to put them on."""
+    with pytest.raises(InputError, match="--weights"):
+        check_given(text)
+
+
+def test_a_format_is_read_in_any_case() -> None:
+    """llama.cpp writes Q4_K_M."""
+    assert held(shipped("llama-3.1-8b"), "Q4_K_M") == held(shipped("llama-3.1-8b"), "q4_k_m").replace(
+        source="8,030,261,248 parameters x Q4_K_M"
+    )
