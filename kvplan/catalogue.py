@@ -73,12 +73,19 @@ def spec_folders(own: str | None = None) -> list[Path]:
     """
     folders = [Path(p) for p in (own or os.environ.get("KVPLAN_SPECS", "")).split(os.pathsep) if p]
     for folder in folders:
-        if not folder.is_dir():
+        if not _is_folder(folder):
             raise InputError(
                 f"--specs: {quoted(str(folder))} is not a folder",
                 "give the folder that holds your .yaml specs",
             )
     return [*folders, SHIPPED_SPECS]
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # a name too long, a loop of links
+        return False
 
 
 def model_named(text: str, own: str | None = None) -> tuple[ModelSpec, Found | None]:

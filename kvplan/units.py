@@ -14,8 +14,8 @@ from kvplan.errors import InputError, quoted
 MOST_TOKENS = 10**12
 MOST_BYTES = 10**18
 _DIGITS = r"(\d{1,30}(?:\.\d{1,12})?)"
-_TOKENS = re.compile(_DIGITS + r"(k|m|g|K|M|G|ki|mi|gi|Ki|Mi|Gi)?")
-_BYTES = re.compile(_DIGITS + r" ?(b|kb|mb|gb|tb|kib|mib|gib|tib)?", re.IGNORECASE)
+_TOKENS = re.compile(_DIGITS + r"(k|m|g|K|M|G|ki|mi|gi|Ki|Mi|Gi)?", re.ASCII)
+_BYTES = re.compile(_DIGITS + r" ?(b|kb|mb|gb|tb|kib|mib|gib|tib)?", re.IGNORECASE | re.ASCII)
 _POWER = {"k": 1, "m": 2, "g": 3, "t": 4}
 BYTE_UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 
@@ -79,7 +79,7 @@ def whole_number(text: str, what: str, least: int = 1, most: int = 10**9) -> int
 
     Raises: InputError outside `least` to `most`.
     """
-    if not re.fullmatch(r"\d{1,18}", text.strip()) or not least <= int(text) <= most:
+    if not re.fullmatch(r"[0-9]{1,18}", text.strip()) or not least <= int(text) <= most:
         raise InputError(
             f"{what}: found {quoted(text)}, allowed whole numbers from {least:,} to {most:,}",
             f"for example {what} 16",

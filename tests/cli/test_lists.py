@@ -132,17 +132,9 @@ def test_show_has_every_format(shown: str, name: str) -> None:
         assert "kvplan.show/1" == answer.document["schema"]
 
 
-@pytest.mark.parametrize("name", SPECS)
-def test_every_model_can_be_shown_and_sized(name: str) -> None:
-    """No shipped spec trips the commands."""
-    assert 0 == run("show", name).code
-    extra = ("--encoder-tokens", "100") if "encoder of any length" in run("size", name, "--ctx", "1k").err else ()
-    assert 0 == run("size", name, "--ctx", "1k", *extra).code
-
-
-@pytest.mark.parametrize("name", GPUS)
-def test_every_gpu_can_be_shown(name: str) -> None:
-    """Each page begins with the name and is printable."""
-    out = run("show", name).out
-    assert out.startswith(f"{name}\n")
-    assert out.replace("\n", "").isprintable()
+def test_every_model_can_be_sized_at_once() -> None:
+    """No shipped spec trips the command; those that attend to an encoder of any length need to be told of it."""
+    crossing = [name for name in SPECS if "t5" in name or "vision" in name or "whisper" in name]
+    mute = [name for name in crossing if "encoder_tokens: missing" in run("size", name, "--ctx", "1k").err]
+    assert 0 == run("size", *[name for name in SPECS if name not in mute], "--ctx", "1k", "-q").code
+    assert 0 == run("size", *mute, "--ctx", "1k", "--encoder-tokens", "100", "-q").code
