@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 
+from kvplan.errors import printable
 from kvplan.report import Report
 
 
@@ -20,11 +21,12 @@ def render(report: Report, color: bool, width: int | None) -> str:
 
 
 def _cell(value: object) -> object:
-    """A spreadsheet's own words for truth, and no cell it would run as a formula."""
+    """A spreadsheet's own words for truth, and no cell that it or a terminal would run."""
     if value is None:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@"):
-        return f"'{value}"
+    if isinstance(value, str):
+        value = "".join(c if c.isprintable() or c in "\n\t" else printable(c) for c in value)
+        return f"'{value}" if value[:1] in ("=", "+", "-", "@") else value
     return value
