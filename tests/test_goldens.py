@@ -139,7 +139,7 @@ def all_entries() -> list[dict[str, Any]]:
     """Every golden in the file."""
     flat = [*GOLDENS["caches"], *GOLDENS["ratios"], *GOLDENS["stages"], GOLDENS["kivi_bits"]]
     flat += [cell for cells in GOLDENS["cells"].values() for cell in cells.values()]
-    return flat + [*GOLDENS["kinds"].values(), *GOLDENS["policies"].values()]
+    return [*flat, *GOLDENS["kinds"].values(), *GOLDENS["policies"].values()]
 
 
 def test_every_golden_names_its_source() -> None:

@@ -105,7 +105,13 @@ def test_a_missing_client_is_missing() -> None:
 
 @pytest.mark.parametrize(
     ("text", "total"),
-    [("80GiB", 85899345920), ("80gib", 85899345920), ("80GB", 80 * 10**9), ("24576MiB", 24 * 2**30), ("85899345920", 85899345920)],
+    [
+        ("80GiB", 85899345920),
+        ("80gib", 85899345920),
+        ("80GB", 80 * 10**9),
+        ("24576MiB", 24 * 2**30),
+        ("85899345920", 85899345920),
+    ],
 )
 def test_plain_bytes_are_a_card(text: str, total: int) -> None:
     """`--gpu 80GiB` is a card of which only the memory is known."""

@@ -247,7 +247,7 @@ def test_no_text_is_a_traceback(characters: list[int]) -> None:
     assert answer("".join(map(chr, characters))).isprintable()
 
 
-MARKS = """- |? |: |a|1|[|]|{|}|,|\n|  |&a |*a |!t |'|"|>|#|---|%|\t""".split("|") + ["|"]
+MARKS = [*"""- |? |: |a|1|[|]|{|}|,|\n|  |&a |*a |!t |'|\"|>|#|---|%|\t""".split("|"), "|"]
 
 
 @given(st.lists(st.sampled_from(MARKS), max_size=40))

@@ -216,7 +216,9 @@ def listed(text: str | None) -> list[str | None]:
         return [None]
     items = [item.strip() for item in text.split(",")]
     if len(items) > MOST_COMBINATIONS:
-        raise InputError(f"a list of {len(items):,} values, allowed at most {MOST_COMBINATIONS:,}", "ask for fewer at once")
+        raise InputError(
+            f"a list of {len(items):,} values, allowed at most {MOST_COMBINATIONS:,}", "ask for fewer at once"
+        )
     if not all(items):
         raise InputError(f"found {quoted(text)}, allowed values separated by commas", "for example 8k,32k,128k")
     return list(items)

@@ -86,7 +86,7 @@ def command(*arguments: str) -> list[str]:
 def process(*arguments: str, env: dict[str, str] | None = None, **options: Any) -> subprocess.CompletedProcess[bytes]:
     """`python -m kvplan ARGUMENTS` as a process of its own, in the repository."""
     kept = {k: v for k, v in os.environ.items() if k not in ("KVPLAN_SPECS", "NO_COLOR", "FORCE_COLOR")}
-    return subprocess.run(  # noqa: S603  # kvplan itself
+    return subprocess.run(  # kvplan itself
         command(*arguments),
         env={**kept, **PLAIN, **(env or {})},
         cwd=REPOSITORY,

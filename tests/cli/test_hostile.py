@@ -77,7 +77,9 @@ def test_a_hostile_spec_is_refused_in_two_lines(spec: Path, name: str) -> None:
     assert "spec.yaml" in refused(run("size", str(spec), "--ctx", "1k"), 2)
 
 
-@pytest.mark.parametrize("name", ["alias bomb", "python tag", "deep flow", "too large", "binary", "empty", "escape in name"])
+@pytest.mark.parametrize(
+    "name", ["alias bomb", "python tag", "deep flow", "too large", "binary", "empty", "escape in name"]
+)
 def test_a_hostile_gpu_is_refused_in_two_lines(spec: Path, name: str) -> None:
     """A card's file is read with the same bounds."""
     spec.write_bytes(FILES[name])
@@ -92,7 +94,9 @@ def test_a_hostile_file_in_a_folder_of_ones_own_is_named_when_listed(spec: Path,
     assert 0 == run("size", "gpt-2", "--specs", str(spec.parent)).code
 
 
-@pytest.mark.parametrize("text", [b"\xef\xbb\xbf" + GOOD, GOOD.replace(b"\n", b"\r\n"), GOOD + b"...\n", b"---\n" + GOOD])
+@pytest.mark.parametrize(
+    "text", [b"\xef\xbb\xbf" + GOOD, GOOD.replace(b"\n", b"\r\n"), GOOD + b"...\n", b"---\n" + GOOD]
+)
 def test_what_editors_do_to_a_file_is_harmless(spec: Path, text: bytes) -> None:
     """A byte-order mark, Windows line ends, document marks."""
     spec.write_bytes(text)
@@ -145,7 +149,23 @@ def test_unreadable_specs_are_refused(spec: Path) -> None:
         assert 0 == answer.code, "root reads everything"
 
 
-NASTY = ["\x1b[31mred\x1b[0m", "[red]x[/red]", "x" * 2**20, "a\nb", "a\0b", "\u202e", "\ud800", "%s%n", "../../etc/passwd", "-", "'", '"', "\\", "é", "😀"]
+NASTY = [
+    "\x1b[31mred\x1b[0m",
+    "[red]x[/red]",
+    "x" * 2**20,
+    "a\nb",
+    "a\0b",
+    "\u202e",
+    "\ud800",
+    "%s%n",
+    "../../etc/passwd",
+    "-",
+    "'",
+    '"',
+    "\\",
+    "é",
+    "😀",
+]
 OPTIONS = ["--ctx", "--batch", "--kv-dtype", "--policy", "--tp", "--gpu", "--engine", "-E", "--weights", "--available-bytes",
            "--reserve", "--draft", "--specs", "--format", "--unit", "--count", "--utilization", "--prefix", "--index-dtype", "--mtp"]  # fmt: skip
 
@@ -158,7 +178,9 @@ def test_a_nasty_name_is_quoted_safely(text: str) -> None:
 
 
 @pytest.mark.parametrize("option", OPTIONS)
-@pytest.mark.parametrize("text", [*NASTY[:3], NASTY[4], "", ",", "nan", "1e999", "٣", "9" * 5000], ids=lambda text: ascii(text[:12]))
+@pytest.mark.parametrize(
+    "text", [*NASTY[:3], NASTY[4], "", ",", "nan", "1e999", "٣", "9" * 5000], ids=lambda text: ascii(text[:12])
+)
 def test_a_nasty_option_is_refused_in_two_lines(option: str, text: str) -> None:
     """Every option that reads a value checks it."""
     answer = run("size", "llama-3.1-8b", option, text, *(() if option == "--ctx" else ("--ctx", "1k")))
@@ -227,7 +249,11 @@ def test_no_command_line_ends_in_a_traceback(words: list[str]) -> None:
 
 def test_a_nul_byte_in_a_path_is_refused(tmp_path: Path) -> None:
     """No shell passes one, but Python and YAML can."""
-    for place in (("size", f"{tmp_path}/a\0b.yaml"), ("size", "gpt-2", "--gpu", "a\0.yaml"), ("size", "gpt-2", "--specs", "\0")):
+    for place in (
+        ("size", f"{tmp_path}/a\0b.yaml"),
+        ("size", "gpt-2", "--gpu", "a\0.yaml"),
+        ("size", "gpt-2", "--specs", "\0"),
+    ):
         refused(run(*place), 2)
 
 

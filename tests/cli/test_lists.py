@@ -54,7 +54,10 @@ def test_ones_own_specs_are_listed_and_shadow_the_shipped(tmp_path: Path) -> Non
 def test_formats_print_bits_with_and_without_metadata() -> None:
     """q8_0 stores 32 codes of 8 bits in 34 bytes: 8 and 8.5 bits; grouped int4 adds 32 bits per group of 64: 4.5."""
     rows = {row["name"]: row for row in run("formats", "--format", "json", "-q").document["results"]}
-    bits = {name: (rows[name]["bits"], rows[name]["bits_with_metadata"]) for name in ("bf16", "q8_0", "q4_0", "int4_g64", "int4")}
+    bits = {
+        name: (rows[name]["bits"], rows[name]["bits_with_metadata"])
+        for name in ("bf16", "q8_0", "q4_0", "int4_g64", "int4")
+    }
     assert {"bf16": (16, 16), "q8_0": (8, 8.5), "q4_0": (4, 4.5), "int4_g64": (4, 4.5), "int4": (4, 4)} == bits
     assert 656 * 8 / 576 == pytest.approx(rows["fp8_ds_mla"]["bits_with_metadata"])
 

@@ -58,7 +58,15 @@ def test_the_contracts_example_is_reproduced() -> None:
     assert 41943040000 == found["total_bytes"] == found["per_rank_bytes"]
     assert 327680 == found["bytes_per_token"] == found["bytes_per_token_full"]
     assert 0 == found["fixed_bytes_per_sequence"]
-    part = {"layers": 80, "tensor": "k", "role": "k", "row": [8, 128], "rows": 128000, "bytes": 20971520000, "shards": 8}
+    part = {
+        "layers": 80,
+        "tensor": "k",
+        "role": "k",
+        "row": [8, 128],
+        "rows": 128000,
+        "bytes": 20971520000,
+        "shards": 8,
+    }
     assert part == {key: found["parts"][0][key] for key in part}
     assert {**part, "tensor": "v", "role": "v"} == {key: found["parts"][1][key] for key in part}
 
@@ -82,7 +90,20 @@ def test_the_textbook_model_by_its_numbers() -> None:
 
 def test_a_model_by_its_numbers_takes_heads_window_and_dtype() -> None:
     """4 layers x K and V x 2 heads x 64 x 4 bytes x a window of 1,000 rows."""
-    typed = ("--layers", "4", "--heads", "16", "--kv-heads", "2", "--head-dim", "64", "--window", "1k", "--dtype", "fp32")
+    typed = (
+        "--layers",
+        "4",
+        "--heads",
+        "16",
+        "--kv-heads",
+        "2",
+        "--head-dim",
+        "64",
+        "--window",
+        "1k",
+        "--dtype",
+        "fp32",
+    )
     assert 4 * 2 * 2 * 64 * 4 * 1000 == row("size", *typed, "--ctx", "8k")["total_bytes"]
 
 
@@ -194,15 +215,20 @@ def test_every_axis_takes_a_list() -> None:
     found = run("size", "llama-3.1-8b", "--ctx", "8k", *lists[:4], *policies, "--format", "json").document["results"]
     assert 2 * 2 * 2 == len(found)
     found = run("size", "llama-3.1-8b", "--ctx", "8k", *lists[4:], "--format", "json").document["results"]
-    assert [("ideal", "h100-sxm-80gb"), ("ideal", "h200-sxm"), ("transformers", "h100-sxm-80gb"), ("transformers", "h200-sxm")] == [
-        (r["engine"]["name"], r["gpu"]["name"]) for r in found
-    ]
+    assert [
+        ("ideal", "h100-sxm-80gb"),
+        ("ideal", "h200-sxm"),
+        ("transformers", "h100-sxm-80gb"),
+        ("transformers", "h200-sxm"),
+    ] == [(r["engine"]["name"], r["gpu"]["name"]) for r in found]
 
 
 def test_several_models_stand_side_by_side() -> None:
     """One table, one row each."""
     lines = run("size", "llama-3.1-70b", "mha-70b", "deepseek-v3", "--ctx", "128K", "-q").out.splitlines()
-    assert [1, 1, 1] == [sum(line.startswith(name) for line in lines) for name in ("llama-3.1-70b", "mha-70b", "deepseek-v3")]
+    assert [1, 1, 1] == [
+        sum(line.startswith(name) for line in lines) for name in ("llama-3.1-70b", "mha-70b", "deepseek-v3")
+    ]
     assert any("320.00" in line for line in lines), "reference (b), peers' figure: 320.000 GiB"
 
 
@@ -337,7 +363,9 @@ def test_the_formula_counts_pairs_with_and_without_a_cache() -> None:
     assert 327680000 == compute["cache_bytes_per_decoded_token"]
 
 
-SPEC = "name: {name}\nlayers: {layers}\nattention: {{type: mha, heads: 4, kv_heads: 4, head_dim: 64}}\nmax_context: 4096\n"
+SPEC = (
+    "name: {name}\nlayers: {layers}\nattention: {{type: mha, heads: 4, kv_heads: 4, head_dim: 64}}\nmax_context: 4096\n"
+)
 
 
 def folder(root: Path, **specs: int) -> str:

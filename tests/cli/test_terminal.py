@@ -67,7 +67,13 @@ def test_colour_comes_only_with_a_terminal() -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "env"),
-    [(("--no-color",), {}), ((), {"NO_COLOR": "1"}), ((), {"TERM": "dumb"}), (("--format", "json"), {}), (("--format", "csv"), {})],
+    [
+        (("--no-color",), {}),
+        ((), {"NO_COLOR": "1"}),
+        ((), {"TERM": "dumb"}),
+        (("--format", "json"), {}),
+        (("--format", "csv"), {}),
+    ],
     ids=["--no-color", "$NO_COLOR", "TERM=dumb", "json", "csv"],
 )
 def test_colour_can_be_declined_on_a_terminal(arguments: tuple[str, ...], env: dict[str, str]) -> None:
@@ -79,8 +85,13 @@ def test_a_real_terminal_shows_colour_and_a_pipe_does_not() -> None:
     """The same command through a pseudo-terminal and through a pipe."""
     leader, follower = pty.openpty()
     env = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR")} | PLAIN
-    child = subprocess.Popen(  # noqa: S603  # kvplan itself
-        command("size", "llama-3.1-70b", "--ctx", "128k"), stdout=follower, stderr=follower, stdin=follower, env=env, cwd=REPOSITORY
+    child = subprocess.Popen(  # kvplan itself
+        command("size", "llama-3.1-70b", "--ctx", "128k"),
+        stdout=follower,
+        stderr=follower,
+        stdin=follower,
+        env=env,
+        cwd=REPOSITORY,
     )
     os.close(follower)
     seen = b""
@@ -102,7 +113,7 @@ def test_a_real_terminal_shows_colour_and_a_pipe_does_not() -> None:
 def test_a_reader_that_leaves_early_is_no_error() -> None:
     """`kvplan gpus | head -1`: one line, no complaint."""
     line = f"{' '.join(command('gpus', '-q'))} | head -1; exit ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", line], capture_output=True, cwd=REPOSITORY, timeout=60, check=False)  # noqa: S603, S607
+    done = subprocess.run(["bash", "-c", line], capture_output=True, cwd=REPOSITORY, timeout=60, check=False)
     assert (0, b"", 1) == (done.returncode, done.stderr, len(done.stdout.splitlines()))
 
 
@@ -110,7 +121,7 @@ def test_a_reader_that_is_gone_before_the_answer_is_no_error() -> None:
     """A pipe whose other end is closed already."""
     read, write = os.pipe()
     os.close(read)
-    child = subprocess.run(  # noqa: S603  # kvplan itself
+    child = subprocess.run(  # kvplan itself
         command("models", "-q"), stdout=write, stderr=subprocess.PIPE, cwd=REPOSITORY, timeout=60, check=False
     )
     os.close(write)
@@ -120,7 +131,7 @@ def test_a_reader_that_is_gone_before_the_answer_is_no_error() -> None:
 def test_a_full_disk_behind_stdout_is_an_error_and_no_traceback() -> None:
     """/dev/full takes nothing: two lines and exit 2."""
     with open("/dev/full", "wb") as full:  # noqa: PTH123  # a device
-        child = subprocess.run(  # noqa: S603  # kvplan itself
+        child = subprocess.run(  # kvplan itself
             command("gpus", "-q"), stdout=full, stderr=subprocess.PIPE, cwd=REPOSITORY, timeout=60, check=False
         )
     assert 2 == child.returncode

@@ -6,11 +6,13 @@ distinct storage beneath those tensors. Counters are tensors and count in both.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import transformers
-from tiny_blocks import Tiny
+
+if TYPE_CHECKING:
+    from tiny_blocks import Tiny
 
 torch.set_num_threads(1)  # the models are tiny: threads would only wait for each other
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32, "fp16": torch.float16}

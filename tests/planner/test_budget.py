@@ -45,7 +45,9 @@ def test_each_budget_adds_up_and_its_bounds_are_in_order(
     gpu: str, tp: int, utilization: str, reserve: int, weights: str | None
 ) -> None:
     """Usable - weights - overheads - reserve = KV budget; low <= best <= high in every row."""
-    found = kvplan.size("llama-3.1-8b", ctx=1000, gpu=gpu, tp=tp, utilization=utilization, reserve=reserve, weights=weights)
+    found = kvplan.size(
+        "llama-3.1-8b", ctx=1000, gpu=gpu, tp=tp, utilization=utilization, reserve=reserve, weights=weights
+    )
     card: Any = found.gpu
     assert card.usable_bytes <= Fraction(utilization) * card.total_bytes
     taken = card.weights_bytes + sum(o.bytes for o in card.overheads) + card.reserve_bytes
@@ -178,7 +180,12 @@ def test_the_verdict_follows_the_best_estimate_and_says_when_bounds_disagree() -
     budget = row("size", "llama-3.1-8b", "--ctx", "8k", "--gpu", "h100")
     low, high = budget["bounds"]["gpu.kv_budget_bytes"]
     best = budget["gpu"]["kv_budget_bytes"]
-    for allowed, fits, sure in ((low, True, True), (best, True, False), (high, False, False), (high + 131072, False, True)):
+    for allowed, fits, sure in (
+        (low, True, True),
+        (best, True, False),
+        (high, False, False),
+        (high + 131072, False, True),
+    ):
         found = row("size", "llama-3.1-8b", "--ctx", str(allowed // 131072), "--gpu", "h100")
         assert fits == found["gpu"]["fits"]
         assert sure != any("the bounds disagree" in note for note in found["notes"])

@@ -112,14 +112,18 @@ def test_fit_inverts_size_with_a_shared_prefix(
     ctx=st.integers(100, 20_000),
     batch=st.sampled_from([1, 3]),
 )
-def test_fit_inverts_size_for_an_engines_reservation(model: str, engine: str, budget: int, ctx: int, batch: int) -> None:
+def test_fit_inverts_size_for_an_engines_reservation(
+    model: str, engine: str, budget: int, ctx: int, batch: int
+) -> None:
     """What an engine reserves decides, not the architecture's need."""
     inverted(model, engine=engine, available_bytes=budget, ctx=ctx, batch=batch)
 
 
 @settings(max_examples=20)
 @given(
-    pair=st.sampled_from([("llama-3.1-8b", "llama-3.2-1b"), ("gemma-3-27b", "gemma-3-270m"), ("mistral-7b-v0.1", "smollm2-135m")]),
+    pair=st.sampled_from(
+        [("llama-3.1-8b", "llama-3.2-1b"), ("gemma-3-27b", "gemma-3-270m"), ("mistral-7b-v0.1", "smollm2-135m")]
+    ),
     gpu=st.sampled_from(["h100-sxm-80gb", "24GiB", "48GiB"]),
     kv_dtype=st.sampled_from(["bf16", "fp8"]),
     reserve=st.sampled_from([0, 10**9, 5 * 10**9]),
@@ -183,7 +187,9 @@ def test_kivi_really_dips_where_fit_must_look() -> None:
 def test_a_windowed_model_beside_a_dense_draft_passes_every_peak() -> None:
     """Full windows stay as they are, the draft still grows: no length up to the answer fails, and the next does."""
     options = {"kv_dtype": "kivi2", "gpu": "24GiB", "draft": "smollm2-135m", "utilization": "1", "batch": 8}
-    both = [kvplan.sweep(m, ctx=range(1, 20001), batch=8, kv_dtype="kivi2") for m in ("mistral-7b-v0.1", "smollm2-135m")]
+    both = [
+        kvplan.sweep(m, ctx=range(1, 20001), batch=8, kv_dtype="kivi2") for m in ("mistral-7b-v0.1", "smollm2-135m")
+    ]
     for reserve in ("0", "3GB", "4GB"):
         found = kvplan.fit("mistral-7b-v0.1", ctx=100, reserve=reserve, **options)  # type: ignore[arg-type]
         fits = (both[0] + both[1]) <= found.kv_budget_bytes
@@ -197,9 +203,9 @@ def test_a_share_in_three_decimals_can_be_turned_around_with_residuals(budget: s
     """KIVI keeps runs of the rows that H2O keeps: the answer still passes every peak."""
     policy = f"h2o:budget={budget}"
     sizes = kvplan.sweep("smollm2-135m", ctx=range(1, 20001), kv_dtype="kivi2", policy=policy)
-    for given in (5_000_000, 10_000_000):
-        found = kvplan.fit("smollm2-135m", ctx=100, kv_dtype="kivi2", policy=policy, available_bytes=given)
-        assert int((sizes <= given).argmin()) == found.max_context
+    for held in (5_000_000, 10_000_000):
+        found = kvplan.fit("smollm2-135m", ctx=100, kv_dtype="kivi2", policy=policy, available_bytes=held)
+        assert int((sizes <= held).argmin()) == found.max_context
 
 
 def test_constant_state_has_no_longest_context() -> None:
