@@ -164,24 +164,7 @@ def _question(source: Model, **options: Any) -> Question:
     pairs = (
         f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in engine_options.items()
     )
-    for name, least in (
-        ("batch", 1),
-        ("tp", 1),
-        ("pp", 1),
-        ("ep", 1),
-        ("dp", 1),
-        ("dcp", 1),
-        ("mtp", 0),
-        ("prefix", 0),
-        ("count", 1),
-        ("encoder_tokens", 1),
-    ):
-        value = options.get(name)
-        if value is not None and (type(value) is not int or value < least):
-            raise InputError(
-                f"{name}: found {quoted(value)}, allowed whole numbers from {least}",
-                f"for example {name}={max(least, 1)}",
-            )
+    check_counts(options)
     subject: str | ModelSpec = source if isinstance(source, str | ModelSpec) else model(source, specs=specs)
     try:
         return Question(model=subject, engine_options=tuple(pairs), **options)
@@ -190,6 +173,34 @@ def _question(source: Model, **options: Any) -> Question:
             str(error).replace("Question has no field", "no option called"),
             "help(kvplan.size) lists the options",
         ) from None
+
+
+LEAST = {
+    "batch": 1,
+    "tp": 1,
+    "pp": 1,
+    "ep": 1,
+    "dp": 1,
+    "dcp": 1,
+    "mtp": 0,
+    "prefix": 0,
+    "count": 1,
+    "encoder_tokens": 1,
+}
+
+
+def check_counts(options: dict[str, Any]) -> None:
+    """Refuse counts among `options` that are not whole numbers, or too small; None is not given.
+
+    Raises: InputError naming the option.
+    """
+    for name, least in LEAST.items():
+        value = options.get(name)
+        if value is not None and (type(value) is not int or value < least):
+            raise InputError(
+                f"{name}: found {quoted(value)}, allowed whole numbers from {least}",
+                f"for example {name}={max(least, 1)}",
+            )
 
 
 def _bytes(value: int | str, what: str) -> int:

@@ -50,16 +50,27 @@ def sweep(
     >>> sweep("llama-3.1-8b", ctx=[1000, 2000], batch=[[1], [4]]).tolist()
     [[131072000, 262144000], [524288000, 1048576000]]
     """
-    from kvplan.api import model
+    from kvplan.api import check_counts, model
 
+    counts = {"tp": tp, "pp": pp, "dcp": dcp, "mtp": mtp, "prefix": prefix, "encoder_tokens": encoder_tokens}
+    check_counts(counts)
     spec = model(source)
     contexts, batches = _counts(ctx, "ctx"), _counts(batch, "batch")
+    try:
+        shape = np.broadcast_shapes(contexts.shape, batches.shape)
+    except ValueError:
+        raise InputError(
+            f"batch: shape {batches.shape} does not broadcast against that of ctx, {contexts.shape}",
+            "for example ctx=[8192, 131072], batch=[[1], [16]]",
+        ) from None
     if prefix > int(contexts.min()):
         raise InputError(
             f"prefix: found {prefix:,}, allowed at most the shortest context, {int(contexts.min()):,}",
             "lower the prefix",
         )
     formats = kv_dtype if isinstance(kv_dtype, tuple) else (kv_dtype,)
+    if not formats:
+        raise InputError("kv_dtype: found no format, allowed at least one", 'for example kv_dtype=("bf16", "fp8")')
     weighed = []
     for name in formats:
         chosen = policy_named(policy)
@@ -81,7 +92,7 @@ def sweep(
         ceiling = int(plan.total_bytes(int(contexts.max()) + plan.dip_tokens(), int(batches.max())))
         kind: Any = np.int64 if ceiling * 4 < MOST_INT64 else object
         result = weigh(contexts.astype(kind), batches.astype(kind), prefix)
-        weighed.append(np.broadcast_to(result, np.broadcast_shapes(contexts.shape, batches.shape)))
+        weighed.append(np.broadcast_to(result, shape))
     return np.stack(weighed) if isinstance(kv_dtype, tuple) else np.array(weighed[0])
 
 
@@ -90,7 +101,10 @@ def _counts(values: ArrayLike, what: str) -> NDArray[Any]:
 
     Raises: InputError for anything that is not a whole number from 1.
     """
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError:  # rows of different lengths
+        array = np.asarray([], dtype=object)
     if (
         array.size == 0
         or not np.issubdtype(array.dtype, np.integer)
