@@ -9,6 +9,8 @@ Everything public is listed in `__all__` and loaded when it is first used; torch
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -70,6 +72,17 @@ def __getattr__(name: str) -> Any:
     value = getattr(import_module(f"kvplan.{_HOMES[name]}"), name)
     globals()[name] = value
     return value
+
+
+class _Package(ModuleType):
+    """Keeps a submodule of the same name (`kvplan.formats`) from taking a public function's place."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in _HOMES and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __dir__() -> list[str]:

@@ -36,6 +36,9 @@ def model(source: Model, *, specs: str | None = None) -> ModelSpec:
     if isinstance(source, dict):
         return parse_spec(source, "mapping")
     text = str(Path(source)) if isinstance(source, os.PathLike) else source
+    if not isinstance(text, str):
+        raise InputError(f"model: found {quoted(text)}, allowed a name, a path, a mapping or a spec", '"llama-3.1-70b"')
+    _check_texts({"specs": specs})
     return model_named(text, specs)[0]
 
 
@@ -156,11 +159,14 @@ def _question(source: Model, **options: Any) -> Question:
     options["reserve_bytes"] = _bytes(options.pop("reserve", 0), "reserve")
     if options.get("available_bytes") is not None:
         options["available_bytes"] = _bytes(options["available_bytes"], "available_bytes")
-    if isinstance(options.get("weights"), int):
+    if type(options.get("weights")) is int:
         options["weights"] = str(options["weights"])
+    _check_texts(options)
     if "utilization" in options:
         options["utilization"] = _share(options["utilization"])
     engine_options = options.pop("engine_options", None) or {}
+    if not isinstance(engine_options, dict):
+        raise InputError(f"engine_options: found {quoted(engine_options)}, allowed a mapping", "engine_options={}")
     pairs = (
         f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in engine_options.items()
     )
@@ -203,12 +209,35 @@ def check_counts(options: dict[str, Any]) -> None:
             )
 
 
+TEXTS = ("k_dtype", "v_dtype", "index_dtype", "policy", "engine", "gpu", "weights", "draft", "specs")
+
+
+def _check_texts(options: dict[str, Any]) -> None:
+    """Refuse names among `options` that are not text; those with a default of their own cannot be None."""
+    for name in TEXTS:
+        if name not in options:
+            continue
+        value = options[name]
+        fits = isinstance(value, str) or (value is None and name not in ("index_dtype", "policy"))
+        if name == "gpu" and not fits:
+            from kvplan.gpu import Gpu
+
+            fits = isinstance(value, Gpu)
+        if not fits:
+            raise InputError(f"{name}: found {quoted(value)}, allowed text", "names are text, as on the command line")
+
+
 def _bytes(value: int | str, what: str) -> int:
+    if not isinstance(value, str) and type(value) is not int:
+        raise InputError(f"{what}: found {quoted(value)}, allowed whole bytes or text such as 40GiB", f'{what}="40GiB"')
     return byte_count(str(value), what)
 
 
 def _share(value: float | str) -> Fraction:
-    share = Fraction(str(value)) if isinstance(value, str | int | float) and len(str(value)) < 30 else Fraction(0)
+    try:
+        share = Fraction(str(value)) if isinstance(value, str | int | float) and len(str(value)) < 30 else Fraction(0)
+    except ValueError:
+        share = Fraction(0)
     if not 0 < share <= 1:
         raise InputError(
             f"utilization: found {quoted(value)}, allowed a share above 0 and at most 1",

@@ -10,12 +10,12 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from kvplan.catalogue import Found, model_named
-from kvplan.errors import InputError, KvplanError
+from kvplan.errors import InputError, KvplanError, quoted
 from kvplan.footprint import CachePlan, cache_plan
 from kvplan.policy import policy_named
 from kvplan.record import Record
 from kvplan.spec import ModelSpec
-from kvplan.units import tokens
+from kvplan.units import MOST_TOKENS, tokens
 from kvplan.workload import Workload
 
 if TYPE_CHECKING:
@@ -141,9 +141,12 @@ def _context(question: Question, spec: ModelSpec, hints: list[str]) -> int:
         if question.ctx is None:
             hints.append(f"no --ctx given: counting the maximum of {spec.name}, {most:,} tokens")
         return most
-    context = question.ctx if isinstance(question.ctx, int) else tokens(question.ctx, "--ctx")
-    if context < 1:
-        raise InputError(f"--ctx: found {context}, allowed whole numbers of tokens from 1", "for example --ctx 32k")
+    context = tokens(question.ctx, "--ctx") if isinstance(question.ctx, str) else question.ctx
+    if type(context) is not int or not 1 <= context <= MOST_TOKENS:
+        raise InputError(
+            f"--ctx: found {quoted(context)}, allowed whole numbers of tokens from 1 to {MOST_TOKENS:,}",
+            "for example --ctx 32k",
+        )
     if most is not None and context > most:
         hints.append(f"{context:,} tokens are past the maximum of {spec.name}, {most:,}")
     elif (most is not None and most & (most - 1) == 0 and context * 1024 == most * 1000) or (
