@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kvplan.errors import InputError, NotCountableError, nearest, quoted
+from kvplan.importers.source import is_source, read_source
 from kvplan.record import Record
 from kvplan.spec import ModelSpec, parse_spec
 from kvplan.yaml_text import MOST_BYTES, load_yaml
@@ -39,6 +40,7 @@ class Found(Record):
     path: Path
     name: str
     through: str
+    notes: tuple[str, ...] = ()
 
 
 def read_text(path: Path) -> str:
@@ -91,8 +93,12 @@ def _is_folder(path: Path) -> bool:
 def model_named(text: str, own: str | None = None) -> tuple[ModelSpec, Found | None]:
     """The spec that `text` means: a path, a name, an alias or a hub id; and how it was found.
 
-    Raises: InputError for an unknown name, with the nearest three, or an invalid file.
+    Raises: InputError for an unknown name, with the nearest three, or an invalid file;
+    NotCountableError for a config.json or GGUF whose cache cannot be told.
     """
+    if is_source(text):
+        read = read_source(text)
+        return read.spec, Found(Path(text), read.spec.name, "source", read.notes)
     if _is_path(text):
         path = Path(text)
         return parse_spec(load_yaml(read_text(path), str(path)), str(path)), None

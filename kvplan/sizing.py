@@ -56,18 +56,19 @@ def _number(value: Fraction) -> int | float:
 def _found_through(question: Question, found: Found | None) -> str | None:
     if found is None or found.through == "name":
         return None
-    return f"{found.through} {question.model}"
+    return f"read from {question.model}" if found.through == "source" else f"{found.through} {question.model}"
 
 
 def _workload_result(asked: Subject) -> WorkloadResult:
-    w, dtype = asked.workload, asked.spec.fields.dtype
+    w, fields = asked.workload, asked.spec.fields
+    stored = fields.kv_dtype or fields.dtype
     from kvplan.formats import format_named
 
     return WorkloadResult(
         context=w.context,
         batch=w.batch,
-        k_dtype=format_named(w.k_dtype or dtype).name,
-        v_dtype=format_named(w.v_dtype or dtype).name,
+        k_dtype=format_named(w.k_dtype or stored).name,
+        v_dtype=format_named(w.v_dtype or stored).name,
         index_dtype=w.index_dtype,
         policy=w.policy_text,
         tp=w.tp,
@@ -104,7 +105,7 @@ def _formula(question: Question, asked: Subject) -> str | None:
 
 def _notes(asked: Subject) -> list[str]:
     """What the reader must know beside the number: copies on ranks, and formats that leave things out."""
-    notes = []
+    notes = list(asked.found.notes) if asked.found else []
     w, plan = asked.workload, asked.plan
     copied = plan.copied_bytes(w.context, w.batch, w.prefix)
     if copied:

@@ -57,6 +57,7 @@ class SpecFields(Fields):
     weight_bytes: dict[WeightPlace, Annotated[int, Field(ge=0, le=10**18)]] = {}
     max_context: Annotated[int, Field(ge=1, le=10**12)] | None = None
     dtype: Literal["bf16", "fp16", "fp32"] = "bf16"
+    kv_dtype: Name | None = None
     encoder_tokens: Annotated[int, Field(ge=1, le=10**9)] | None = None
     notes: Text | None = None
     sources: list[Text] = Field(default=[], max_length=50)

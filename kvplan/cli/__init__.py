@@ -21,6 +21,7 @@ from kvplan.errors import KvplanError, nearest, printable
 COMMANDS = {
     "size": "size",
     "fit": "fit",
+    "import": "import_source",
     "models": "models",
     "gpus": "gpus",
     "engines": "engines",

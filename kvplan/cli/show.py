@@ -46,6 +46,7 @@ def _found(name: str, specs: str | None, unit: str) -> Report:
     from kvplan import catalogue
     from kvplan.engine import ENGINES, engine_class
     from kvplan.formats import ALIASES, FORMATS, format_named
+    from kvplan.importers.source import is_source
     from kvplan.report import show_view
 
     lowered = name.strip().lower()
@@ -53,6 +54,8 @@ def _found(name: str, specs: str | None, unit: str) -> Report:
         return show_view.format_report(format_named(lowered))
     if lowered in ENGINES:
         return show_view.engine_report(engine_class(lowered))
+    if is_source(name):
+        return show_view.model_report(*catalogue.model_named(name, specs))
     is_path = name.endswith((".yaml", ".yml"))
     describes_gpu = is_path and _describes_gpu(name)
     if (is_path and not describes_gpu) or catalogue.find(name, catalogue.spec_folders(specs)):

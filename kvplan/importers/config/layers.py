@@ -1,0 +1,165 @@
+"""Which layer keeps what: layer lists, letter patterns, periods, windows and sharing, in all their spellings.
+
+The answer is one word per layer: full, sliding, chunked, recurrent, conv, both (attention and state in one
+layer), indexed, plain (indexed elsewhere, not here), csa, hca, cross, shared or none.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kvplan.importers.config.fields import Fields
+
+WORDS = {
+    "full_attention": "full",
+    "attention": "full",
+    "full": "full",
+    "global": "full",
+    "sliding_attention": "sliding",
+    "sliding": "sliding",
+    "local": "sliding",
+    "chunked_attention": "chunked",
+    "linear_attention": "recurrent",
+    "linear": "recurrent",
+    "mamba": "recurrent",
+    "mamba2": "recurrent",
+    "recurrent": "recurrent",
+    "conv": "conv",
+    "hybrid": "both",
+    "moe": "none",
+    "mlp": "none",
+    "indexed_attention": "indexed",
+    "compressed_sparse_attention": "csa",
+    "heavily_compressed_attention": "hca",
+}
+LETTERS = {"M": "recurrent", "*": "full", "-": "none", "E": "none"}
+
+
+def layer_words(fields: Fields, count: int, rule: dict[str, Any]) -> list[str]:
+    """One word per layer.
+
+    count: layers of the model. rule: what the class does where the config gives no list: `period`, the
+    words that repeat from the first layer (or, `from_end`, up to the last), `last`, the word it forces on
+    the last layer, `list`, the only list known, and `windows`, when its switch has a rule of its own.
+
+    Raises: NotCountableError for a word or pattern that is not understood.
+    """
+    words = (
+        _listed(fields, count)
+        or _by_position(fields, count)
+        or _by_window(fields, count, rule)
+        or _by_class(fields, count, rule)
+    )
+    if len(words) != count:
+        raise fields.refuse("layer_types", f"{len(words)} layers", f"but the model has {count}")
+    words = _without_unused_windows(fields, words)
+    crossing = set(fields.numbers("cross_attention_layers") or [])
+    words = ["cross" if i in crossing else word for i, word in enumerate(words)]
+    shared = fields.number("num_kv_shared_layers") or 0
+    if shared:
+        words = words[: max(0, count - shared)] + ["shared"] * min(shared, count)
+    return words
+
+
+def _listed(fields: Fields, count: int) -> list[str] | None:
+    """A list or string in the config itself, one entry per layer."""
+    letters = fields.values.get("hybrid_override_pattern")
+    if isinstance(letters, str) and letters:
+        fields.read["hybrid_override_pattern"] = letters
+        unknown = set(letters) - set(LETTERS)
+        if unknown:
+            raise fields.refuse("hybrid_override_pattern", min(unknown))
+        return [LETTERS[letter] for letter in letters]
+    for name in ("layer_types", "layers_block_type", "block_types"):
+        if isinstance(fields.values.get(name), list):
+            words = fields.words(name) or []
+            known = [_word(fields, name, word) for word in words]
+            if name != "block_types":
+                return known
+            bounded = ["sliding" if word == "full" else word for word in known]  # Griffin's attention is local
+            return [bounded[i % len(bounded)] for i in range(count)] if bounded else None
+    kinds = fields.values.get("attn_type_list")
+    if isinstance(kinds, list):
+        fields.read["attn_type_list"] = kinds
+        return ["full" if kind == 1 else "recurrent" for kind in kinds]
+    return None
+
+
+def _word(fields: Fields, name: str, word: str) -> str:
+    if word not in WORDS:
+        raise fields.refuse(name, word)
+    return WORDS[word]
+
+
+def _by_position(fields: Fields, count: int) -> list[str] | None:
+    """Positions of the attention layers among recurrent ones."""
+    nested = fields.values.get("linear_attn_config")
+    if isinstance(nested, dict) and isinstance(nested.get("full_attn_layers"), list):
+        fields.read["linear_attn_config.full_attn_layers"] = nested["full_attn_layers"]
+        full = {int(index) - 1 for index in nested["full_attn_layers"] if isinstance(index, int)}  # counted from one
+        return ["full" if i in full else "recurrent" for i in range(count)]
+    for name, other in (("attn_layer_indices", "recurrent"), ("full_attn_idxs", "conv")):
+        if isinstance(fields.values.get(name), list):
+            full = set(fields.numbers(name) or [])
+            return ["full" if i in full else other for i in range(count)]
+    if "attn_layer_period" in fields.values and fields.find("n_mamba_heads") is None:
+        period, offset = fields.need("attn_layer_period"), fields.number("attn_layer_offset") or 0
+        return ["full" if i % period == offset else "recurrent" for i in range(count)]
+    interval = fields.number("full_attention_interval") if "full_attention_interval" in fields.values else None
+    if interval:
+        return ["recurrent" if (i + 1) % interval else "full" for i in range(count)]
+    return None
+
+
+def _by_window(fields: Fields, count: int, rule: dict[str, Any]) -> list[str] | None:
+    """Periods of sliding layers, and layers past which all slide."""
+    for name in ("sliding_window_pattern", "_sliding_window_pattern", "global_attn_every_n_layers"):
+        pattern = fields.values.get(name)
+        if isinstance(pattern, str) and pattern and set(pattern) <= {"L", "G"}:
+            fields.read[name] = pattern
+            return ["sliding" if pattern[i % len(pattern)] == "L" else "full" for i in range(count)]
+        if isinstance(pattern, int) and not isinstance(pattern, bool) and pattern > 0 and rule.get("period"):
+            fields.read[name] = pattern
+            return ["sliding" if (i + 1) % pattern else "full" for i in range(count)]
+    if fields.find("use_sliding_window") is not None:
+        if not fields.flag("use_sliding_window") or fields.find("sliding_window") is None:
+            return ["full"] * count
+        if rule.get("windows") == "refuse":
+            raise fields.refuse(
+                "use_sliding_window", True, "and the class has a rule of its own for which layers slide"
+            )
+        first = fields.number("max_window_layers") or 0
+        return ["sliding" if i >= first else "full" for i in range(count)]
+    return None
+
+
+def _by_class(fields: Fields, count: int, rule: dict[str, Any]) -> list[str]:
+    """What the class itself does where the config says nothing."""
+    listed = rule.get("list")
+    if listed:
+        if len(listed) != count:
+            raise fields.refuse(
+                "layer_types", "nothing", f"and its class has a rule for {len(listed)} layers only, not {count}"
+            )
+        return [_word(fields, "layer_types", word) for word in listed]
+    period = rule.get("period")
+    if period:
+        start = -count if rule.get("from_end") else 0
+        words = [_word(fields, "layer_types", period[(start + i) % len(period)]) for i in range(count)]
+        if rule.get("last"):
+            words[-1] = _word(fields, "layer_types", rule["last"])
+        return words
+    if fields.find("sliding_window") is not None:
+        return ["sliding"] * count
+    if fields.find("attention_chunk_size") is not None:
+        return ["chunked"] * count
+    if rule.get("word"):
+        return [str(rule["word"])] * count
+    return ["full"] * count
+
+
+def _without_unused_windows(fields: Fields, words: list[str]) -> list[str]:
+    """Sliding layers of a config whose window is null look at everything."""
+    if "sliding" in words and fields.find("sliding_window", "sliding_window_size", "attention_window_size") is None:
+        return ["full" if word == "sliding" else word for word in words]
+    return words

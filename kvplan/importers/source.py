@@ -1,0 +1,109 @@
+"""What a path holds, and the reader for it: config.json, a checkpoint folder, safetensors or GGUF."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from kvplan.errors import InputError, quoted
+from kvplan.importers import Imported
+
+MOST_JSON_BYTES = 4 * 2**20
+SUFFIXES = (".json", ".gguf", ".safetensors")
+
+
+def is_source(text: str) -> bool:
+    """True when `text` names a file or folder that a model is read from, rather than a spec or a name.
+
+    >>> is_source("model.gguf"), is_source("spec.yaml"), is_source("llama-70b")
+    (True, False, False)
+    """
+    if text.endswith(SUFFIXES):
+        return True
+    try:
+        return (Path(text) / "config.json").exists() or (text[:1] in "./~" and Path(text).is_dir())
+    except (OSError, ValueError):
+        return False
+
+
+def read_source(text: str) -> Imported:
+    """The model at the path `text`, with its weight bytes where the source holds weights.
+
+    Raises: InputError for a missing, damaged or unreadable source; NotCountableError naming what
+    changes the cache and is not understood.
+    """
+    path = Path(text)
+    if text.endswith(".gguf"):
+        from kvplan.importers.gguf import read_gguf
+
+        return read_gguf(path)
+    if text.endswith(".safetensors"):
+        return _with_weights(read_config_file(path.parent / "config.json"), path)
+    if path.is_dir():
+        return _with_weights(read_config_file(path / "config.json"), path)
+    return read_config_file(path)
+
+
+def read_config_file(path: Path) -> Imported:
+    """The model that a config.json describes, without weights.
+
+    Raises: InputError, NotCountableError as `read_config` does.
+    """
+    from kvplan.importers.config import read_config
+
+    return read_config(read_json(path), str(path), _name(path))
+
+
+def read_json(path: Path) -> Any:
+    """The JSON in a small file.
+
+    Raises: InputError when it is missing, too large, nested too deeply or not JSON.
+    """
+    import json
+
+    shown = quoted(str(path))
+    try:
+        if not path.is_file():
+            raise InputError(
+                f"{shown} {'is not a regular file' if path.exists() else 'does not exist'}",
+                "give a config.json or a folder that holds one",
+            )
+        with path.open("rb") as file:
+            data = file.read(MOST_JSON_BYTES + 1)
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"{shown} cannot be read: {getattr(error, 'strerror', None) or 'bad path'}",
+            "check the path and its permissions",
+        ) from None
+    if len(data) > MOST_JSON_BYTES:
+        raise InputError(f"{shown} is larger than {MOST_JSON_BYTES:,} bytes", "a config.json is a small file")
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        place = f" at line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+        raise InputError(f"{shown} is not JSON{place}", "give the config.json as it was published") from None
+
+
+def _with_weights(read: Imported, path: Path) -> Imported:
+    """The model with the bytes its checkpoint stores, which replace every estimate."""
+    from kvplan.importers.safetensors_header import checkpoint
+
+    if path.is_dir() and not _holds_weights(path):
+        return read.replace(notes=(*read.notes, "the folder holds no safetensors: weights are not known"))
+    stored = checkpoint(path, layers=read.spec.layer_count)
+    fields = read.spec.fields.model_copy(update={"weight_bytes": dict(stored.bytes_by_place)})
+    by_dtype = ", ".join(f"{dtype} {count:,} bytes" for dtype, count in stored.bytes_by_dtype.items())
+    pairs = (("weights", f"{stored.total_bytes:,} bytes in {len(stored.files):,} files: {by_dtype}"),)
+    return Imported(read.spec.replace(fields=fields), (*read.read, *pairs), (*read.notes, *stored.notes))
+
+
+def _holds_weights(folder: Path) -> bool:
+    return any(folder.glob("*.safetensors")) or (folder / "model.safetensors.index.json").exists()
+
+
+def _name(path: Path) -> str:
+    """A spec name after the folder of a config.json, or after the file."""
+    stem = path.resolve().parent.name if path.name == "config.json" else path.stem
+    slug = re.sub(r"[^a-z0-9._+-]+", "-", stem.lower()).strip("-._+")[:100]
+    return slug or "imported"
