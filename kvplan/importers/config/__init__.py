@@ -72,6 +72,9 @@ def read_config(values: Any, source: str, name: str = "imported") -> Imported:
         notes.append(f"model_type {model_type} is not known: read by its field names alone")
     fields = Fields(text, known.get("defaults", {}), source)
     spec: dict[str, Any] = {"name": name, **_facts(values, fields, notes)}
+    outer = classes.get(str(values.get("model_type")), {})
+    if outer.get("refuse"):
+        known, model_type = outer, str(values["model_type"])
     if known.get("refuse"):
         raise fields.refuse("model_type", model_type, f"which kvplan does not count: {known['refuse']}")
     alone = any(str(name).endswith("ForCausalLM") for name in values.get("architectures") or [])
@@ -79,7 +82,7 @@ def read_config(values: Any, source: str, name: str = "imported") -> Imported:
         spec |= _encoder_decoder(fields, known)
     else:
         spec |= _decoder(fields, known)
-        if classes.get(str(values.get("model_type")), {}).get("crosses") and not alone:
+        if outer.get("crosses") and not alone:
             spec["attention"] = _crossing(spec["attention"])
     spec |= _cache_scheme(values, source, notes)
     read = {"model_type": model_type, **fields.read}

@@ -10,7 +10,7 @@ LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "layers", "d
 HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "attention_heads", "decoder_attention_heads")
 KV_HEADS = ("num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num")
 WIDTH = ("hidden_size", "n_embd", "d_model", "embed_dim", "embedding_dim", "dim_model")
-HEAD_DIM = ("head_dim", "kv_channels", "attention_head_dim", "d_kv", "d_head", "dim_head")
+HEAD_DIM = ("head_dim", "attention_head_dim", "kv_channels", "d_kv", "d_head", "dim_head")
 Kind = dict[str, Any]
 
 

@@ -95,6 +95,18 @@ def mamba2_nemotron(fields: Fields) -> Kind:
     }
 
 
+def mamba2_zamba(fields: Fields) -> Kind:
+    """Zamba2."""
+    return {
+        "type": "mamba2",
+        "heads": fields.need("n_mamba_heads"),
+        "head_dim": fields.need("mamba_headdim"),
+        "groups": fields.need("mamba_ngroups"),
+        "d_state": fields.need("mamba_d_state"),
+        "conv_kernel": fields.need("mamba_d_conv"),
+    }
+
+
 def mamba1_hybrid(fields: Fields) -> Kind:
     """Jamba, Zamba."""
     return {
@@ -160,6 +172,7 @@ READERS = {
     "linear_num_heads": kda,
     "mamba_n_heads": mamba2,
     "mamba_num_heads": mamba2_nemotron,
+    "mamba_headdim": mamba2_zamba,
     "mamba_d_state": mamba1_hybrid,
     "conv_L_cache": short_conv,
     "conv1d_width": rg_lru,
