@@ -227,9 +227,9 @@ def test_the_schema_is_json_on_stdout(name: str) -> None:
     assert "https://json-schema.org/draft/2020-12/schema" == json.loads(answer.out)["$schema"]
 
 
-def test_every_command_but_show_publishes_a_schema() -> None:
-    """What `show` prints is as the shown thing is."""
-    assert set(COMMANDS) == {*RESULTS, "show"}
+def test_every_schema_belongs_to_a_command() -> None:
+    """What `show` prints is as the shown thing is, so it has none."""
+    assert set(RESULTS) <= set(COMMANDS)
 
 
 def test_hints_are_said_once() -> None:
