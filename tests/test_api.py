@@ -20,7 +20,7 @@ def loaded_by(statement: str) -> set[str]:
     """Modules in a fresh interpreter after `statement`."""
     code = f"import sys; {statement}; print(*sys.modules)"
     words = [sys.executable, "-c", code]
-    done = subprocess.run(words, capture_output=True, text=True, cwd=REPOSITORY, timeout=60, check=True)  # noqa: S603
+    done = subprocess.run(words, capture_output=True, text=True, cwd=REPOSITORY, timeout=60, check=True)
     return set(done.stdout.split())
 
 
@@ -35,7 +35,7 @@ def test_every_public_name_can_be_imported_and_is_documented(name: str) -> None:
 def test_star_import_gives_all_and_nothing_else() -> None:
     """`__all__` is the whole public surface."""
     space: dict[str, Any] = {}
-    exec("from kvplan import *", space)  # noqa: S102  # what a user types
+    exec("from kvplan import *", space)  # what a user types
     assert set(kvplan.__all__) == set(space) - {"__builtins__"}
     assert sorted(kvplan.__all__) == kvplan.__all__
 
@@ -64,7 +64,7 @@ def test_one_size_on_the_command_line_needs_no_numpy() -> None:
     """The command that people loop over stays light."""
     code = "import sys; sys.argv[1:]=['size','gpt-2']\nfrom kvplan.cli import main\ntry: main()\nexcept SystemExit: pass\nprint(*sys.modules)"
     words = [sys.executable, "-c", code]
-    done = subprocess.run(words, capture_output=True, text=True, cwd=REPOSITORY, timeout=60, check=True)  # noqa: S603
+    done = subprocess.run(words, capture_output=True, text=True, cwd=REPOSITORY, timeout=60, check=True)
     assert set() == {"torch", "numpy", "transformers"} & set(done.stdout.splitlines()[-1].split())
 
 
@@ -94,7 +94,9 @@ SAME: list[tuple[dict[str, Any], tuple[str, ...]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("options", "typed"), SAME, ids=lambda value: " ".join(value) if isinstance(value, tuple) else "")
+@pytest.mark.parametrize(
+    ("options", "typed"), SAME, ids=lambda value: " ".join(value) if isinstance(value, tuple) else ""
+)
 def test_python_and_the_command_answer_alike(options: dict[str, Any], typed: tuple[str, ...]) -> None:
     """`kvplan.size` is the row that `kvplan size --format json` prints."""
     options = dict(options)
@@ -189,15 +191,19 @@ def test_a_bad_value_is_an_input_error(options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", ["formats", "sweep"])
-@pytest.mark.parametrize("first", ["import kvplan.{0}", "import kvplan; kvplan.size('gpt-2')", "from kvplan.{0} import *", "pass"])
+@pytest.mark.parametrize(
+    "first", ["import kvplan.{0}", "import kvplan; kvplan.size('gpt-2')", "from kvplan.{0} import *", "pass"]
+)
 def test_a_module_of_the_same_name_never_takes_a_functions_place(name: str, first: str) -> None:
     """`kvplan.formats` and `kvplan.sweep` are functions, whatever was imported before."""
     code = f"{first.format(name)}\nimport kvplan; assert callable(kvplan.{name}), kvplan.{name}"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=REPOSITORY, timeout=60, check=False)  # noqa: S603
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=REPOSITORY, timeout=60, check=False)
     assert 0 == done.returncode, done.stderr.decode()
 
 
-@pytest.mark.parametrize("source", [None, 5, 1.5, b"gpt-2", ["gpt-2"], {}, {"name": "x"}, "", " ", "no-such-model", True])
+@pytest.mark.parametrize(
+    "source", [None, 5, 1.5, b"gpt-2", ["gpt-2"], {}, {"name": "x"}, "", " ", "no-such-model", True]
+)
 def test_a_bad_model_is_an_input_error(source: Any) -> None:
     """Nothing, numbers, bytes, lists, empty mappings."""
     for call in (kvplan.size, kvplan.model):

@@ -48,7 +48,14 @@ def test_what_a_file_answers_to_stands_within_its_first_bytes() -> None:
 
 @pytest.mark.parametrize(
     ("text", "through"),
-    [("mine", "name"), ("MINE", "name"), (" mine ", "name"), ("my-own", "alias"), ("Own-Two", "alias"), ("Me/Mine", "hub id")],
+    [
+        ("mine", "name"),
+        ("MINE", "name"),
+        (" mine ", "name"),
+        ("my-own", "alias"),
+        ("Own-Two", "alias"),
+        ("Me/Mine", "hub id"),
+    ],
 )
 def test_a_file_is_found_in_every_way(tmp_path: Path, text: str, through: str) -> None:
     """By its name, either alias or its hub id, in any case."""
@@ -75,7 +82,9 @@ def test_the_first_folder_wins(tmp_path: Path) -> None:
         assert tmp_path / "a" == found.path.parent
 
 
-@pytest.mark.parametrize("text", ["", " ", "a" * 101, "a/b/c", "UPPER CASE", "../mine", "mine.yaml/..", "\0", "*", "[a-z]", "é"])
+@pytest.mark.parametrize(
+    "text", ["", " ", "a" * 101, "a/b/c", "UPPER CASE", "../mine", "mine.yaml/..", "\0", "*", "[a-z]", "é"]
+)
 def test_what_is_no_name_is_not_looked_for(tmp_path: Path, text: str) -> None:
     """No pattern, no path, no control character reaches the file system."""
     put(tmp_path, "mine")

@@ -84,7 +84,9 @@ def test_the_step_adds_up_to_the_run() -> None:
     """Decoding at 1, 2, ... N tokens is generating N tokens with a cache."""
     for name in ("llama-3.1-8b", "gemma-3-27b", "deepseek-v3"):
         spec = shipped(name)
-        assert sum(decode_pair_flops(spec, t) for t in range(1, 1301)) == attention_work(spec, 1300).cached_attention_flops
+        assert (
+            sum(decode_pair_flops(spec, t) for t in range(1, 1301)) == attention_work(spec, 1300).cached_attention_flops
+        )
 
 
 def test_multi_query_attention_reads_as_many_bytes_less_as_it_has_heads() -> None:

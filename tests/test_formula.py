@@ -28,7 +28,11 @@ def evaluated(text: str) -> int:
     for line in lines:
         found = LINE.fullmatch(line)
         assert found, line
-        number = {k: int(v.replace(",", "")) for k, v in found.groupdict().items() if v and k in ("layers", "width", "rows", "many", "bytes")}
+        number = {
+            k: int(v.replace(",", ""))
+            for k, v in found.groupdict().items()
+            if v and k in ("layers", "width", "rows", "many", "bytes")
+        }
         shape = prod(int(size.replace(",", "")) for size in found["row"].split(" x "))
         held = number["rows"] * number.get("many", 1)
         if found["sum"]:

@@ -54,7 +54,9 @@ def test_a_sweep_counts_every_kind_of_model(spec: ModelSpec, tp: int, cells: lis
     assert [single(spec, c, b, True, tp=tp, **encoder) for c, b in cells] == found.tolist()
 
 
-@pytest.mark.parametrize("name", ["llama-3.1-70b", "gemma-3-27b", "deepseek-v4-pro", "qwen3-next-80b-a3b", "gemma-3n-e4b"])
+@pytest.mark.parametrize(
+    "name", ["llama-3.1-70b", "gemma-3-27b", "deepseek-v4-pro", "qwen3-next-80b-a3b", "gemma-3n-e4b"]
+)
 def test_shipped_models_sweep_as_they_size(name: str) -> None:
     """At one token, around windows, and far out."""
     contexts = [1, 2, 127, 128, 129, 1023, 1024, 1025, 4096, 131_072, 1_000_003]

@@ -7,7 +7,9 @@ import re
 
 from kvplan.report import Report
 
-_UNSEEN = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")  # JSON leaves these raw; terminals act on them
+_UNSEEN = re.compile(
+    "[\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)  # JSON leaves these raw; terminals act on them
 
 
 def render(report: Report, color: bool, width: int | None) -> str:
