@@ -17,7 +17,20 @@ from kvplan.report import FORMATS, Grid, Heading, Lines, Report, render
 from kvplan.report.show_view import gpu_report, model_report
 from kvplan.report.size_view import size_report
 
-NASTY = ["[red]x[/red]", "\x1b[31mred", "\x9b31mred", "a|b", "<b>&amp;</b>", "`*_`", "=1+1", "-1+1", "@x", "a\nb", "é😀", "…"]
+NASTY = [
+    "[red]x[/red]",
+    "\x1b[31mred",
+    "\x9b31mred",
+    "a|b",
+    "<b>&amp;</b>",
+    "`*_`",
+    "=1+1",
+    "-1+1",
+    "@x",
+    "a\nb",
+    "é😀",
+    "…",
+]
 
 
 def report(*cells: str) -> Report:
