@@ -6,8 +6,25 @@ from typing import Any
 
 from kvplan.importers.config.fields import Fields
 
-LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "layers", "decoder_layers", "num_blocks")
-HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "attention_heads", "decoder_attention_heads")
+LAYERS = (
+    "num_hidden_layers",
+    "n_layer",
+    "n_layers",
+    "num_layers",
+    "layers",
+    "decoder_layers",
+    "num_decoder_layers",
+    "num_blocks",
+)
+HEADS = (
+    "num_attention_heads",
+    "n_head",
+    "n_heads",
+    "num_heads",
+    "attention_heads",
+    "decoder_attention_heads",
+    "num_decoder_attention_heads",
+)
 KV_HEADS = ("num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num")
 WIDTH = ("hidden_size", "n_embd", "d_model", "embed_dim", "embedding_dim", "dim_model")
 HEAD_DIM = ("head_dim", "attention_head_dim", "kv_channels", "d_kv", "d_head", "dim_head")
