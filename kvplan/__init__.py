@@ -9,25 +9,23 @@ Everything public is listed in `__all__` and loaded when it is first used; torch
 
 from __future__ import annotations
 
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kvplan.api import fit as fit
-    from kvplan.api import formats as formats
-    from kvplan.api import gpus as gpus
     from kvplan.api import model as model
-    from kvplan.api import models as models
     from kvplan.api import size as size
+    from kvplan.arrays import sweep as sweep
     from kvplan.errors import InputError as InputError
     from kvplan.errors import KvplanError as KvplanError
     from kvplan.errors import MissingError as MissingError
     from kvplan.errors import NotCountableError as NotCountableError
+    from kvplan.lists import format_rows as format_rows
+    from kvplan.lists import gpu_rows as gpu_rows
+    from kvplan.lists import model_rows as model_rows
     from kvplan.results import FitResult as FitResult
     from kvplan.results import SizeResult as SizeResult
     from kvplan.spec import ModelSpec as ModelSpec
-    from kvplan.sweep import sweep as sweep
 
 _HOMES = {
     "FitResult": "results",
@@ -38,12 +36,12 @@ _HOMES = {
     "NotCountableError": "errors",
     "SizeResult": "results",
     "fit": "api",
-    "formats": "api",
-    "gpus": "api",
+    "format_rows": "lists",
+    "gpu_rows": "lists",
     "model": "api",
-    "models": "api",
+    "model_rows": "lists",
     "size": "api",
-    "sweep": "sweep",
+    "sweep": "arrays",
 }
 
 __all__ = [
@@ -55,10 +53,10 @@ __all__ = [
     "NotCountableError",
     "SizeResult",
     "fit",
-    "formats",
-    "gpus",
+    "format_rows",
+    "gpu_rows",
     "model",
-    "models",
+    "model_rows",
     "size",
     "sweep",
 ]
@@ -72,17 +70,6 @@ def __getattr__(name: str) -> Any:
     value = getattr(import_module(f"kvplan.{_HOMES[name]}"), name)
     globals()[name] = value
     return value
-
-
-class _Package(ModuleType):
-    """Keeps a submodule of the same name (`kvplan.formats`) from taking a public function's place."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if not (name in _HOMES and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
 
 
 def __dir__() -> list[str]:

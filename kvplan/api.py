@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kvplan.catalogue import model_named
 from kvplan.errors import InputError, quoted
 from kvplan.question import Question
-from kvplan.results import FitResult, FormatRow, GpuRow, ModelRow, SizeResult
+from kvplan.results import FitResult, SizeResult
 from kvplan.spec import ModelSpec, parse_spec
 from kvplan.units import byte_count
 
@@ -110,39 +110,6 @@ def fit(
     from kvplan.planner.inverse import fit_answer
 
     return fit_answer(_question(source=source, gpu=gpu, ctx=ctx, batch=batch, **options))
-
-
-def models(query: str = "", *, specs: str | None = None) -> list[ModelRow]:
-    """Every model that answers to the words of `query`.
-
-    >>> [row.name for row in models("llama-3.1-70b")]
-    ['llama-3.1-70b']
-    """
-    from kvplan.lists import model_rows
-
-    return model_rows(query, specs)
-
-
-def gpus(query: str = "") -> list[GpuRow]:
-    """Every GPU that answers to the words of `query`.
-
-    >>> [row.name for row in gpus("h100 sxm")]
-    ['h100-sxm-80gb']
-    """
-    from kvplan.lists import gpu_rows
-
-    return gpu_rows(query)
-
-
-def formats(query: str = "") -> list[FormatRow]:
-    """Every cache format that answers to the words of `query`.
-
-    >>> [(row.name, row.bits_with_metadata) for row in formats("q8_0")]
-    [('q8_0', 8.5)]
-    """
-    from kvplan.lists import format_rows
-
-    return format_rows(query)
 
 
 def _question(source: Model, **options: Any) -> Question:

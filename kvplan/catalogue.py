@@ -192,7 +192,7 @@ def _nearest_names(text: str, folders: list[Path], command: str) -> str:
         owner.setdefault(name, name)
         for alias in aliases:
             owner.setdefault(alias, name)
-    close = list(dict.fromkeys(owner[word] for word in nearest(text, owner, count=12)))[:3]
+    close = list(dict.fromkeys(owner[word] for word in nearest(text, owner, count=12, least=0)))[:3]
     return f"nearest: {', '.join(close)}" if close else f"`{command}` lists what is known"
 
 

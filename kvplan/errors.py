@@ -68,7 +68,7 @@ def printable(value: object) -> str:
     return cut + ("…" if len(text) > LONGEST_QUOTE else "")
 
 
-def nearest(word: str, known: Iterable[str], count: int = 3) -> list[str]:
+def nearest(word: str, known: Iterable[str], count: int = 3, least: float = 0.5) -> list[str]:
     """The `count` known words most like `word`, best first.
 
     >>> nearest("lama-70b", ["llama-70b", "qwen3-32b", "llama-7b", "gpt-2"])
@@ -76,7 +76,7 @@ def nearest(word: str, known: Iterable[str], count: int = 3) -> list[str]:
     """
     from difflib import get_close_matches
 
-    return get_close_matches(word[:LONGEST_QUOTE].lower(), list(known), n=count, cutoff=0.5)
+    return get_close_matches(word[:LONGEST_QUOTE].lower(), list(known), n=count, cutoff=least)
 
 
 def did_you_mean(word: str, known: Iterable[str], otherwise: str) -> str:

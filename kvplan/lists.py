@@ -26,7 +26,11 @@ def matches(query: str, *texts: object) -> bool:
 
 
 def model_rows(query: str = "", specs: str | None = None) -> list[ModelRow]:
-    """Every model that answers to `query`, in order of name."""
+    """Every model that answers to the words of `query`, in order of name.
+
+    >>> [row.name for row in model_rows("llama-3.1-70b")]
+    ['llama-3.1-70b']
+    """
     found = []
     for spec in all_models(specs):
         row = model_row(spec)
@@ -79,7 +83,11 @@ def _kind_text(kind: Any) -> str:
 
 
 def gpu_rows(query: str = "") -> list[GpuRow]:
-    """Every GPU that answers to `query`, in order of name."""
+    """Every GPU that answers to the words of `query`, in order of name.
+
+    >>> [row.name for row in gpu_rows("h100 sxm")]
+    ['h100-sxm-80gb']
+    """
     found = []
     for gpu in all_gpus():
         if not matches(query, gpu.name, " ".join(gpu.aliases), gpu.title, gpu.vendor, gpu.arch):
@@ -99,7 +107,11 @@ def gpu_rows(query: str = "") -> list[GpuRow]:
 
 
 def format_rows(query: str = "") -> list[FormatRow]:
-    """Every cache format that answers to `query`, with its bits per element, metadata left out and in."""
+    """Every cache format that answers to `query`, with its bits per element, metadata left out and in.
+
+    >>> [(row.name, row.bits_with_metadata) for row in format_rows("q8_0")]
+    [('q8_0', 8.5)]
+    """
     from kvplan.formats import FORMATS, INDEX_FORMATS
 
     index_only = {f"index {name}": f for name, f in INDEX_FORMATS.items() if f.roles == {Role.INDEX}}

@@ -15,6 +15,7 @@ MOST_TOKENS = 10**18  # as many as the largest budget has bytes
 MOST_SEQUENCES = 10**18
 MOST_GPUS = 64
 MOST_DIP = 100_000
+MOST_DIP_AT_ONCE = 5_000_000
 Weigh = Callable[[int, int], int]
 WeighAll = Callable[[range], Iterable[int]]
 
@@ -56,10 +57,11 @@ def longest_context(
 
     Raises: InputError where bytes fall over more tokens than are worth searching one by one.
     """
-    if dip_tokens > MOST_DIP:
+    most = MOST_DIP if weigh_all is None else MOST_DIP_AT_ONCE
+    if dip_tokens > most:
         raise InputError(
-            f"bytes may fall over {dip_tokens:,} tokens, more than the {MOST_DIP:,} that are searched",
-            "shorten -E prefill, or leave it out",
+            f"bytes may fall over {dip_tokens:,} tokens, more than the {most:,} that are searched",
+            "a larger h2o budget, or a shorter -E prefill",
         )
     found = largest(lambda context: weigh(max(context, least), batch) <= budget_bytes, MOST_TOKENS)
     if found is not None and found < least:

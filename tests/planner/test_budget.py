@@ -196,8 +196,8 @@ def test_every_card_of_the_catalogue_answers_all_at_once() -> None:
     """`--gpu all` leaves out the cards of unknown total, and a hint names them."""
     answer = run("size", "llama-3.1-8b", "--ctx", "8k", "--gpu", "all", "--format", "json")
     rows = [r["gpu"] for r in answer.document["results"]]
-    known = [gpu.name for gpu in kvplan.gpus() if gpu.total_bytes is not None]
-    unknown = [gpu.name for gpu in kvplan.gpus() if gpu.total_bytes is None]
+    known = [gpu.name for gpu in kvplan.gpu_rows() if gpu.total_bytes is not None]
+    unknown = [gpu.name for gpu in kvplan.gpu_rows() if gpu.total_bytes is None]
     assert known == [gpu["name"] for gpu in rows]
     assert 1 == answer.code
     assert unknown
