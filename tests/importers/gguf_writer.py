@@ -50,16 +50,16 @@ def head(values, tensor_count, version=3, key_count=None):
 
 def infos(tensors, alignment=32):
     """Descriptions of {name: (type, shape)} laid out in order, and the bytes of their data."""
-    out, at, end = b"", 0, 0
+    out, at, end = [], 0, 0
     for name, (kind, shape) in tensors.items():
         elements = 1
         for n in shape:
             elements *= n
         block, size = BLOCKS[kind]
-        out += text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, kind, at)
+        out.append(text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, kind, at))
         end = at + elements // block * size
         at = end + -end % alignment
-    return out, end
+    return b"".join(out), end
 
 
 def write(path, values, tensors=None, version=3):

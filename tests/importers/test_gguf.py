@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 from gguf_models import LATENT, MODELS, attention, base, every
 from gguf_writer import F16_TYPE, F32_TYPE, MXFP4_TYPE, Q4_K_TYPE, Q6_K_TYPE, metadata, write
 from strategies import plan, shipped
@@ -445,3 +439,11 @@ def test_deepseek_latents_survive_a_draft_layer(tmp_path):
     spec = read_gguf(write(tmp_path / "m.gguf", values)).spec
     assert spec.layer_count == 61
     assert [t.row for t in spec.draft.tensors()] == [(576,)]
+
+
+@pytest.mark.parametrize(
+    ("name", "told"), [("phi-3-mini-4k", True), ("mistral-7b-v0.1", True), ("phi-4-14b", False), ("gemma-3-27b", False)]
+)
+def test_windows_that_llama_cpp_leaves_out_are_told(tmp_path, name, told):
+    notes = read_gguf(write(tmp_path / "m.gguf", MODELS[name])).notes
+    assert any("leaves its windows out" in note for note in notes) is told

@@ -389,8 +389,8 @@ def test_two_hundred_shards_take_less_than_a_second(tmp_path):
     assert found.bytes_by_place == {"experts": 200 * 180 * 2048 * 7168 * 2}
 
 
-PEAK = """
-import resource, sys
+PEAK = r"""
+import re, resource, sys
 from pathlib import Path
 from kvplan.errors import KvplanError
 from kvplan.importers.safetensors_header import checkpoint
@@ -399,7 +399,8 @@ try:
 except KvplanError as error:
     print(error.what)
 used = resource.getrusage(resource.RUSAGE_SELF)
-print(used.ru_maxrss, used.ru_utime)
+peak = re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())
+print(peak[1], used.ru_utime + used.ru_stime)
 """
 
 

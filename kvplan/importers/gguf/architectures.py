@@ -41,6 +41,9 @@ WINDOWED = {
     **dict.fromkeys(("gemma4", "granite_swa", "maple", "mimo2", "spark2_5", "step35"), Windowed(None, needed=True)),
 }
 
+UNWINDOWED = frozenset(("llama", "mistral3", "phi3", "phimoe"))
+"""Windows that the model has, and llama.cpp's loader switches off or does not ask for."""
+
 PLAIN = frozenset(
     (
         "apertus", "arcee", "arctic", "baichuan", "bailingmoe", "bailingmoe2", "bitnet", "bloom", "chameleon",

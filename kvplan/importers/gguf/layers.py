@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from kvplan.errors import InputError
-from kvplan.importers.gguf.architectures import COMPRESSED, INDEXED, INTERVALS, MIXERS, PURE, WINDOWED
+from kvplan.importers.gguf.architectures import COMPRESSED, INDEXED, INTERVALS, MIXERS, PURE, UNWINDOWED, WINDOWED
 from kvplan.importers.gguf.keys import Keys
 
 MOST_LAYERS = 10_000
@@ -83,6 +83,8 @@ class Stack:
             window = keys.whole("attention.chunk_size", rule.window, least=1, most=2**40)
         if not window:
             return [], False
+        if self.architecture in UNWINDOWED:
+            self.notes.append("llama.cpp keeps every token of this architecture: it leaves its windows out")
         listed = keys.listed("attention.sliding_window_pattern", self.count, most=1)
         if listed is not None:
             slides = [*map(bool, listed), *[False] * self.held][: self.held]
