@@ -10,6 +10,7 @@ import pytest
 from pages import DOCS, REPOSITORY, rewriting
 
 from kvplan.attention import KINDS
+from kvplan.catalogue import SHIPPED_GPUS, SHIPPED_SPECS
 from kvplan.engine import ENGINES
 from kvplan.policy import POLICIES
 from kvplan.report import FORMATS
@@ -35,6 +36,14 @@ def test_a_published_schema_is_a_schema(command: str) -> None:
     jsonschema.Draft202012Validator.check_schema(
         json.loads((DOCS / "reference" / "schemas" / f"{command}.json").read_text("utf-8"))
     )
+
+
+def test_the_readme_counts_what_ships() -> None:
+    """As many models and GPUs as the lists have."""
+    shipped = (
+        f"{len(list(SHIPPED_SPECS.glob('*.yaml')))} models and {len(list(SHIPPED_GPUS.glob('*.yaml')))} accelerators"
+    )
+    assert shipped in (REPOSITORY / "README.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize("engine", ENGINES)
