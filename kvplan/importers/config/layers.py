@@ -153,8 +153,6 @@ def _by_class(fields: Fields, count: int, rule: dict[str, Any]) -> list[str]:
         return ["sliding"] * count
     if fields.find("attention_chunk_size") is not None:
         return ["chunked"] * count
-    if rule.get("word"):
-        return [str(rule["word"])] * count
     return ["full"] * count
 
 
