@@ -282,6 +282,30 @@ def test_wrong_values_are_refused_by_name(tmp_path, values, text):
     says(tmp_path, values, text, InputError)
 
 
+def test_layers_with_an_indexer_may_be_listed(tmp_path):
+    values = change("glm-5.2", attention__indexer__types=[True, False] * 39)
+    assert [len(layer) for layer in kept(read_gguf(write(tmp_path / "m.gguf", values)).spec)] == [2, 1] * 39
+    earlier = change("glm-5.2", context_length=202_752)
+    assert {len(layer) for layer in kept(read_gguf(write(tmp_path / "m.gguf", earlier)).spec)} == {2}
+
+
+def test_a_value_too_long_to_keep_is_no_number(tmp_path):
+    says(tmp_path, change("llama-3.1-70b", block_count="8" * 5000), "found '5,000 items'", InputError)
+
+
+def test_a_file_may_leave_its_context_and_its_heads_for_key_values_out(tmp_path):
+    values = change("deepseek-v2-lite", context_length=None, attention__head_count_kv=None)
+    found = read_gguf(write(tmp_path / "m.gguf", values))
+    assert found.spec.fields.max_context is None
+    assert kept(found.spec) == kept(shipped("deepseek-v2-lite"))
+
+
+def test_more_tensors_than_the_bound_over_all_files_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("kvplan.importers.gguf.MOST_TENSORS", 10)
+    with pytest.raises(InputError, match="more than 10 tensors in all"):
+        read_gguf(split(tmp_path)[0])
+
+
 def test_harmless_and_unknown_keys_are_told_apart(tmp_path):
     values = change("llama-3.1-70b", rope__freq_base=500000.0, expert_something=1, brand_new=3, attention__brand=0)
     found = read_gguf(write(tmp_path / "m.gguf", values))

@@ -208,28 +208,28 @@ def test_texts_spread_over_a_sparse_terabyte_end_at_the_bound(tmp_path):
 
 
 PEAK = r"""
-import re, resource, sys
+import re, sys, time
 from pathlib import Path
 from kvplan.errors import KvplanError
 from kvplan.importers.gguf import read_gguf
+started = time.process_time()
 try:
     print(read_gguf(Path(sys.argv[1])).spec.name)
 except KvplanError as error:
     print(error.what)
-used = resource.getrusage(resource.RUSAGE_SELF)
-peak = re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())
-print(peak[1], used.ru_utime + used.ru_stime)
+print(time.process_time() - started)
+print(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1])
 """
 
 
 def peak(path):
-    """(what was printed, peak MiB, CPU seconds) of a fresh process that reads `path`."""
+    """(what was printed, peak MiB, CPU seconds of the reading) of a fresh process, which no tracing slows."""
     done = subprocess.run(
         [sys.executable, "-c", PEAK, str(path)], check=False, capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stderr
-    *said, kib, seconds = done.stdout.split()
-    return " ".join(said), int(kib) / 1024, float(seconds)
+    said, seconds, kib = done.stdout.rsplit("\n", 3)[:3]
+    return said, int(kib) / 1024, float(seconds)
 
 
 def test_a_hundred_gigabytes_with_a_real_vocabulary_take_a_second_and_little_memory(tmp_path):
@@ -241,12 +241,10 @@ def test_a_hundred_gigabytes_with_a_real_vocabulary_take_a_second_and_little_mem
     tensors = {f"blk.{i}.ffn_up.weight": (F16_TYPE, (8192, 28672 * 3)) for i in range(80)}
     path = write(tmp_path / "m.gguf", values, tensors)
     assert path.stat().st_size > 100 * 10**9
-    said, mib, _ = peak(path)
+    said, mib, seconds = peak(path)
     assert said == "m"
     assert mib < 100
-    started = time.process_time()
-    read_gguf(path)
-    assert time.process_time() - started < 1
+    assert seconds < 1
 
 
 @pytest.mark.parametrize("kind", ["tensors", "keys", "texts", "numbers"])
@@ -308,3 +306,9 @@ def test_a_true_file_with_values_changed_is_read_or_refused(tmp_path_factory, na
             st.one_of(numbers, st.lists(st.integers(-1, 99), min_size=1, max_size=70), st.text(max_size=5))
         )
     read_or_refuse(write(path, values))
+
+
+def test_a_file_that_shrinks_meanwhile_is_refused(tmp_path, monkeypatch):
+    path = write(tmp_path / "m.gguf", LLAMA)
+    monkeypatch.setattr(os, "pread", lambda *_: b"")
+    assert "needs" in refusal(path)
