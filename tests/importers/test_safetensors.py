@@ -510,3 +510,12 @@ def test_a_file_that_shrinks_meanwhile_is_refused(tmp_path, monkeypatch):
     whole = os.read
     monkeypatch.setattr(os, "read", lambda handle, count: whole(handle, count) if count <= 8 else b"")
     assert "changed while it was read" in refusal(path)
+
+
+@pytest.mark.parametrize(
+    "name", [b"x\x01\x00/n.safetensors", b"\\u0000.safetensors", b"\\ud800.safetensors", b"x" * 999 + b".safetensors"]
+)
+def test_shard_names_that_are_no_file_names_are_refused(tmp_path, name):
+    """The first was found by a coverage-guided fuzzer."""
+    (tmp_path / "model.safetensors.index.json").write_bytes(b'{"weight_map": {"a": "' + name + b'"}}')
+    refusal(tmp_path, checkpoint)

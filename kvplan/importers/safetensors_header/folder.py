@@ -82,8 +82,8 @@ def _inside(folder: Path, name: str) -> Path:
     allowed = [root, root.parent.parent / "blobs"] if root.parent.name == "snapshots" else [root]
     try:
         real = path.resolve()
-    except (OSError, RuntimeError):
-        raise InputError(f"{quoted(str(path))}: leads round in a circle", "put the shard itself there") from None
+    except (OSError, RuntimeError, ValueError):  # links in a circle, or a name that is none
+        raise InputError(f"{quoted(str(path))}: cannot be followed", "put the shard itself there") from None
     if not any(real.is_relative_to(place) for place in allowed):
         raise InputError(
             f"{quoted(str(path))}: leads out of the folder", "put the shard itself there, or give the folder it is in"
