@@ -231,7 +231,8 @@ class _Formats:
 
     def __init__(self, spec: ModelSpec, workload: Workload) -> None:
         self.model_dtype = spec.fields.dtype
-        self.k = format_named(workload.k_dtype or spec.fields.kv_dtype or self.model_dtype, "--k-dtype")
+        typed = "--kv-dtype" if workload.k_dtype == workload.v_dtype else "--k-dtype"
+        self.k = format_named(workload.k_dtype or spec.fields.kv_dtype or self.model_dtype, typed)
         self.v = format_named(workload.v_dtype or spec.fields.kv_dtype or self.model_dtype, "--v-dtype")
         self.index = format_named(workload.index_dtype, "--index-dtype", INDEX_FORMATS)
         self.policy = workload.policy
