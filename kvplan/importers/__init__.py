@@ -1,6 +1,6 @@
 """Any published model without writing a spec: sources that people hold, read into a `ModelSpec`.
 
-A source is one file here: `safetensors_header` (checkpoint weights), `gguf_file`. A reader never
+A source is one room here: `config`, `safetensors_header` (checkpoint weights), `gguf`; `source` tells them apart. A reader never
 runs code from the source, never reads tensor data, and refuses what it does not understand.
 """
 

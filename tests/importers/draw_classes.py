@@ -51,6 +51,7 @@ MORE = {
     "whisper": {"frames": True},
     "xlstm": {"layers": {"period": ["linear_attention"]}},
 }
+IGNORED = {"gpt_neox": {"head_dim"}}  # its code asks for it where it turns positions only
 PLAIN = """llama qwen2 qwen3 phi olmo olmo2 gpt_neox granite cohere gemma mixtral qwen2_moe qwen3_moe olmoe starcoder2
 stablelm glm glm4 persimmon seed_oss nemotron helium ernie4_5 arcee smollm3 internlm3 exaone apertus hyperclovax""".split()
 SHAPES_A_CACHE = re.compile(
@@ -63,12 +64,15 @@ sliding_window use_sliding_window max_window_layers cross_attention_hidden_size 
 is_encoder_decoder is_decoder""".split()
 
 
+LISTS = {"layer_types", "layers_block_type", "block_types"}
+
+
 def fields_read() -> set[str]:
     """Every field name that the readers look for, taken from their own sources."""
     names: set[str] = set(reader.CONTEXT)
     for module in (reader, heads, layers, states):
         names |= set(re.findall(r'"([a-z_][a-zA-Z0-9_]*)"', inspect.getsource(module)))
-    return names - {"text_config", "decoder", "layer_types", "layers_block_type", "block_types", "quantization_config"}
+    return names - LISTS - {"text_config", "decoder", "quantization_config"}
 
 
 def quietly(make: Any, **options: Any) -> Any:
@@ -171,6 +175,7 @@ def drawn() -> dict[str, Any]:
                 waiting.append((inner, CONFIG_MAPPING[inner]))
             continue
         entry: dict[str, Any] = {"defaults": {f: default[f] for f in sorted(read) if plain_value(default.get(f))}}
+        entry["heeds"] = sorted((read | LISTS) & heeded(make, default) - IGNORED.get(name, set()))
         rule = layer_rule(make, default)
         if rule:
             entry["layers"] = rule
@@ -185,6 +190,18 @@ def drawn() -> dict[str, Any]:
     table |= {name: {"refuse": why} for name, why in REFUSED.items()}
     table["_plain"] = {"fields": sorted(plain)}
     return table
+
+
+def heeded(make: Any, default: dict[str, Any]) -> set[str]:
+    """Every field the class takes notice of: its own, other names of those, and what its code or its model's asks for."""
+    names = set(default) | set(getattr(make, "attribute_map", {}))
+    for file in Path(inspect.getfile(make)).parent.glob("modeling_*.py"):
+        code = file.read_text()
+        names |= set(re.findall(r"config\.(\w+)", code)) | set(re.findall(r'config,\s*"(\w+)"', code))
+    for cls in make.__mro__:
+        if cls.__module__.startswith("transformers.models"):
+            names |= set(re.findall(r'kwargs\.(?:pop|get)\(\s*"(\w+)"', inspect.getsource(cls)))
+    return names
 
 
 def plain_value(value: Any) -> bool:

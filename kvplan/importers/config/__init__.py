@@ -31,6 +31,9 @@ from kvplan.importers.config.states import state_kind
 from kvplan.spec import parse_spec
 
 NESTED = ("text_config", "llm_config", "language_config", "thinker_config", "decoder_config", "decoder")
+ALWAYS_HEEDED = frozenset(
+    {"sliding_window", "attention_chunk_size", "layer_types", "per_layer_config", "dtype", "torch_dtype"}
+)
 DTYPES = {
     "float32": "fp32",
     "float16": "fp16",
@@ -70,7 +73,8 @@ def read_config(values: Any, source: str, name: str = "imported") -> Imported:
         _only_plain(text, model_type, source, classes)
         known = {}
         notes.append(f"model_type {model_type} is not known: read by its field names alone")
-    fields = Fields(text, known.get("defaults", {}), source)
+    heeded = frozenset(known["heeds"]) | ALWAYS_HEEDED if "heeds" in known else None
+    fields = Fields(text, known.get("defaults", {}), source, heeded)
     spec: dict[str, Any] = {"name": name, **_facts(values, fields, notes)}
     outer = classes.get(str(values.get("model_type")), {})
     if outer.get("refuse"):
@@ -169,6 +173,11 @@ def _decoder(fields: Fields, known: dict[str, Any]) -> dict[str, Any]:
     words = layer_words(fields, count, {**known.get("layers", {}), "windows": known.get("windows")})
     words = _indexers(fields, words)
     overrides = _overrides(fields, count)
+    for index, override in overrides.items():
+        if override.get("sliding_window") and words[index] == "full":
+            words[index] = "sliding"
+    if "sliding" in words and fields.find("use_bidirectional_attention") in (True, "all"):
+        raise fields.refuse("use_bidirectional_attention", True, "which changes how far its windows reach")
     kinds: dict[str, Any] = {}
     pattern = []
     for index, word in enumerate(words):
@@ -189,7 +198,7 @@ def _with(fields: Fields, override: dict[str, Any]) -> Fields:
     """The fields of one layer: the model's, with its own laid over them."""
     if not override:
         return fields
-    own = Fields({**fields.values, **override}, fields.defaults, fields.source)
+    own = Fields({**fields.values, **override}, fields.defaults, fields.source, fields.heeded)
     own.read = fields.read
     return own
 

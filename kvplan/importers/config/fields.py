@@ -14,11 +14,15 @@ class Fields:
 
     values: the published config. defaults: what the library's class assumes where a field is absent.
     source: what errors call the file. read: (field, value) pairs in the order they were first read.
+    heeded: the fields its class takes any notice of, None where the class is not known; others are decoys.
     """
 
-    def __init__(self, values: dict[str, Any], defaults: dict[str, Any], source: str) -> None:
-        self.values = values
+    def __init__(
+        self, values: dict[str, Any], defaults: dict[str, Any], source: str, heeded: frozenset[str] | None = None
+    ) -> None:
+        self.values = values if heeded is None else {k: v for k, v in values.items() if k in heeded}
         self.defaults = defaults
+        self.heeded = heeded
         self.source = source
         self.read: dict[str, Any] = {}
 

@@ -90,16 +90,13 @@ def is_latent(fields: Fields) -> bool:
 
 def latent_kind(fields: Fields, **bound: int) -> Kind:
     """The attention of one layer that keeps a latent; `num_key_value_heads` means nothing there."""
+    if "chunk" in bound:
+        raise fields.refuse("attention_chunk_size", bound["chunk"], "on layers that keep a latent")
     rope = fields.number("qk_rope_head_dim")
     if rope is None:
         raise fields.refuse("qk_rope_head_dim", None, "and a latent has a RoPE part of known width, or of 0")
-    return {
-        "type": "mla",
-        "heads": query_heads(fields),
-        "kv_lora_rank": fields.need("kv_lora_rank"),
-        "qk_rope_head_dim": rope,
-        **bound,
-    }
+    rank = fields.need("kv_lora_rank")
+    return {"type": "mla", "heads": query_heads(fields), "kv_lora_rank": rank, "qk_rope_head_dim": rope, **bound}
 
 
 def index_kind(fields: Fields) -> Kind:

@@ -45,7 +45,7 @@ def layer_words(fields: Fields, count: int, rule: dict[str, Any]) -> list[str]:
     Raises: NotCountableError for a word or pattern that is not understood.
     """
     words = (
-        _listed(fields, count)
+        _listed(fields, count, rule)
         or _by_position(fields, count)
         or _by_window(fields, count, rule)
         or _by_class(fields, count, rule)
@@ -61,7 +61,7 @@ def layer_words(fields: Fields, count: int, rule: dict[str, Any]) -> list[str]:
     return words
 
 
-def _listed(fields: Fields, count: int) -> list[str] | None:
+def _listed(fields: Fields, count: int, rule: dict[str, Any]) -> list[str] | None:
     """A list or string in the config itself, one entry per layer."""
     letters = fields.values.get("hybrid_override_pattern")
     if isinstance(letters, str) and letters:
@@ -74,6 +74,8 @@ def _listed(fields: Fields, count: int) -> list[str] | None:
         if isinstance(fields.values.get(name), list):
             words = fields.words(name) or []
             known = [_word(fields, name, word) for word in words]
+            if rule.get("period") == ["indexed_attention"] and "full" in known:
+                raise fields.refuse(name, "full_attention", "but its class indexes every layer")
             if name != "block_types":
                 return known
             bounded = ["sliding" if word == "full" else word for word in known]  # Griffin's attention is local
