@@ -52,7 +52,8 @@ def read_config_file(path: Path) -> Imported:
     """
     from kvplan.importers.config import read_config
 
-    return read_config(read_json(path), str(path), _name(path))
+    values = read_json(path)
+    return read_config(values, str(path), _name(path, values))
 
 
 def read_json(path: Path) -> Any:
@@ -102,8 +103,10 @@ def _holds_weights(folder: Path) -> bool:
     return any(folder.glob("*.safetensors")) or (folder / "model.safetensors.index.json").exists()
 
 
-def _name(path: Path) -> str:
-    """A spec name after the folder of a config.json, or after the file."""
-    stem = path.resolve().parent.name if path.name == "config.json" else path.stem
-    slug = re.sub(r"[^a-z0-9._+-]+", "-", stem.lower()).strip("-._+")[:100]
+def _name(path: Path, values: Any) -> str:
+    """A spec name after the folder that was named with a config.json, else after its architecture, else the file."""
+    stem = path.parent.name if path.name == "config.json" else path.stem
+    if not stem and isinstance(values, dict):
+        stem = str(values.get("model_type", ""))
+    slug = re.sub(r"[^a-z0-9._+-]+", "-", stem[:200].lower()).strip("-._+")[:100]
     return slug or "imported"
