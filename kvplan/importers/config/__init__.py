@@ -65,7 +65,7 @@ def read_config(values: Any, source: str, name: str = "imported") -> Imported:
         raise InputError(
             f"{source}: found {quoted(values)}, allowed the mapping of a config.json", "give a transformers config"
         )
-    classes = _classes()
+    classes = known_classes()
     text, model_type = _text_config(values, source, classes)
     notes: list[str] = []
     known = classes.get(model_type)
@@ -110,7 +110,8 @@ def _only_plain(text: dict[str, Any], model_type: str, source: str, classes: dic
         )
 
 
-def _classes() -> dict[str, Any]:
+def known_classes() -> dict[str, Any]:
+    """Class defaults and layer rules by model type, drawn from the library."""
     loaded: dict[str, Any] = json.loads((Path(__file__).parent / "classes.json").read_bytes())
     return loaded
 
