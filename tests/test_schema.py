@@ -24,7 +24,7 @@ class Outer(Strict):
     name: str
     size: int = 1
     inner: Inner | None = None
-    early: Inner | None = None
+    early: None | Inner = None  # noqa: RUF036  # the class is found behind another kind too
     several: list[Inner] = []
 
     @model_validator(mode="after")
