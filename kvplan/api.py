@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 Model = str | os.PathLike[str] | ModelSpec | dict[str, Any]
 
 
-def model(source: Model, *, specs: str | None = None) -> ModelSpec:
+def model(source: Model, *, specs: str | None = None, online: bool = False) -> ModelSpec:
     """The model spec that `source` means.
 
     source: a name, alias, hub id or path; a mapping with the keys of a spec file; or a spec.
+    online: fetch a hub id that the catalogue lacks; without it nothing touches the network.
 
     Raises: InputError for an unknown name or a malformed spec; NotCountableError for an attention
-    type kvplan does not know.
+    type kvplan does not know; MissingError for `online` without the hub client.
 
     >>> model("llama-70b").name
     'llama-3.1-70b'
@@ -39,7 +40,8 @@ def model(source: Model, *, specs: str | None = None) -> ModelSpec:
     if not isinstance(text, str):
         raise InputError(f"model: found {quoted(text)}, allowed a name, a path, a mapping or a spec", '"llama-3.1-70b"')
     _check_texts({"specs": specs})
-    return model_named(text, specs)[0]
+    _check_flag("online", online)
+    return model_named(text, specs, online)[0]
 
 
 def size(
@@ -70,15 +72,16 @@ def size(
     reserve: int | str = 0,
     draft: str | None = None,
     specs: str | None = None,
+    online: bool = False,
     formula: bool = False,
 ) -> SizeResult:
     """How many bytes the cache of a model takes, and whether it fits `gpu`: `kvplan size` for one row.
 
     ctx: tokens of one sequence, as a number or as text (`128k`, `max`); None is the model's maximum.
-    Bytes are numbers or text (`40GiB`). The other options are the command line's.
+    Bytes are numbers or text (`40GiB`). online: fetch a hub id that the catalogue lacks. The other options are the command line's.
 
     Raises: InputError for bad input, NotCountableError for what cannot be counted, MissingError for
-    `gpu="local"` without a driver.
+    `gpu="local"` without a driver and `online` without the hub client.
 
     >>> size("llama-3.1-70b", ctx="128k", tp=8).per_rank_bytes
     5242880000
@@ -138,7 +141,12 @@ def _question(source: Model, **options: Any) -> Question:
         f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in engine_options.items()
     )
     check_counts(options)
-    subject: str | ModelSpec = source if isinstance(source, str | ModelSpec) else model(source, specs=specs)
+    _check_flag("online", options.get("online", False))
+    subject: str | ModelSpec = (
+        source
+        if isinstance(source, str | ModelSpec)
+        else model(source, specs=specs, online=options.get("online", False))
+    )
     try:
         return Question(model=subject, engine_options=tuple(pairs), **options)
     except TypeError as error:
@@ -192,6 +200,11 @@ def _check_texts(options: dict[str, Any]) -> None:
             fits = isinstance(value, Gpu)
         if not fits:
             raise InputError(f"{name}: found {quoted(value)}, allowed text", "names are text, as on the command line")
+
+
+def _check_flag(name: str, value: object) -> None:
+    if type(value) is not bool:
+        raise InputError(f"{name}: found {quoted(value)}, allowed True or False", f"for example {name}=True")
 
 
 def _bytes(value: int | str, what: str) -> int:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kvplan.errors import InputError, NotCountableError, nearest, quoted
-from kvplan.importers.source import is_source, read_source
+from kvplan.importers.source import hub_id, is_source, read_source
 from kvplan.record import Record
 from kvplan.spec import ModelSpec, parse_spec
 from kvplan.yaml_text import MOST_BYTES, load_yaml
@@ -90,11 +90,14 @@ def _is_folder(path: Path) -> bool:
         return False
 
 
-def model_named(text: str, own: str | None = None) -> tuple[ModelSpec, Found | None]:
+def model_named(text: str, own: str | None = None, online: bool = False) -> tuple[ModelSpec, Found | None]:
     """The spec that `text` means: a path, a name, an alias or a hub id; and how it was found.
 
+    online: a hub id that the folders lack is fetched from the hub, not read from the local hub cache.
+
     Raises: InputError for an unknown name, with the nearest three, or an invalid file;
-    NotCountableError for a config.json or GGUF whose cache cannot be told.
+    NotCountableError for a config.json or GGUF whose cache cannot be told; MissingError for `online`
+    without the hub client.
     """
     if is_source(text):
         read = read_source(text)
@@ -104,8 +107,27 @@ def model_named(text: str, own: str | None = None) -> tuple[ModelSpec, Found | N
         return parse_spec(load_yaml(read_text(path), str(path)), str(path)), None
     found = find(text, spec_folders(own))
     if found is None:
-        raise InputError(f"no model called {quoted(text)}", _nearest_names(text, spec_folders(own), "kvplan models"))
+        return _on_hub(text, own, online)
     return parse_spec(load_yaml(read_text(found.path), found.path.name), found.path.name), found
+
+
+def _on_hub(text: str, own: str | None, online: bool) -> tuple[ModelSpec, Found | None]:
+    """The spec of a hub id that no file answers to.
+
+    Raises: InputError when it is no hub id, or neither cached nor to be fetched; as `read_hub` does.
+    """
+    wanted = hub_id(text)
+    if wanted is None:
+        raise InputError(f"no model called {quoted(text)}", _nearest_names(text, spec_folders(own), "kvplan models"))
+    from kvplan.importers.hub import read_hub
+
+    read = read_hub(wanted, online)
+    if read is None:
+        raise InputError(
+            f"{quoted(text)} is neither in the catalogue nor in the local hub cache",
+            f"add --online to fetch it from the hub; {_nearest_names(wanted.name, spec_folders(own), 'kvplan models')}",
+        )
+    return read.spec, Found(Path(read.spec.source), read.spec.name, "source", read.notes)
 
 
 def _is_path(text: str) -> bool:

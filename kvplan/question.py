@@ -57,6 +57,7 @@ class Question(Record):
     reserve_bytes: int = 0
     draft: str | None = None
     specs: str | None = None
+    online: bool = False
     formula: bool = False
 
 
@@ -93,7 +94,7 @@ def subject(question: Question) -> Subject:
     if isinstance(question.model, ModelSpec):
         spec, found = question.model, None
     else:
-        spec, found = model_named(question.model, question.specs)
+        spec, found = model_named(question.model, question.specs, question.online)
     hints: list[str] = []
     context = _context(question, spec, hints)
     if question.weights is not None:

@@ -41,6 +41,7 @@ def command(
     window: o.InlineWindow = None,
     dtype: o.InlineDtype = None,
     specs: o.Specs = None,
+    online: o.Online = False,
     format: o.OutputFormat = "table",
     output: o.OutputFile = None,
     unit: o.Unit = "GiB",
@@ -84,6 +85,7 @@ def command(
         reserve,
         draft,
         specs,
+        online,
     )
     results = [fit_answer(question(combination, fixed)) for combination in o.combinations(**axes)]
     from kvplan.report.fit_view import fit_report

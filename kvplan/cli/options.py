@@ -55,7 +55,7 @@ Models = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="MODEL",
-        help="Spec name, alias, hub id or path of a .yaml spec; several side by side.",
+        help="Spec name, alias, hub id, or path of a spec, config.json, checkpoint or GGUF; several side by side.",
         autocompletion=complete_model,
         show_default=False,
     ),
@@ -170,6 +170,10 @@ Specs = Annotated[
         help="Folder of your own specs, searched before the shipped ones; or $KVPLAN_SPECS.",
         metavar="DIR",
     ),
+]
+Online = Annotated[
+    bool,
+    _option("--online", help="Fetch a hub id's config.json and safetensors headers; nothing else touches the network."),
 ]
 OutputFormat = Annotated[
     str,

@@ -26,6 +26,7 @@ Name = Annotated[
 def command(
     name: Name,
     specs: o.Specs = None,
+    online: o.Online = False,
     format: o.OutputFormat = "table",
     output: o.OutputFile = None,
     unit: o.Unit = "GiB",
@@ -34,11 +35,11 @@ def command(
 ) -> int:
     """Show one model, GPU, engine or format with its sources and notes."""
     chosen, shown = checked_format(format), checked_unit(unit)
-    emit(_found(name, specs, shown), chosen, output, no_color)
+    emit(_found(name, specs, online, shown), chosen, output, no_color)
     return 0
 
 
-def _found(name: str, specs: str | None, unit: str) -> Report:
+def _found(name: str, specs: str | None, online: bool, unit: str) -> Report:
     """The first of model, format, engine and GPU that answers to `name`.
 
     Raises: InputError when none does.
@@ -46,7 +47,7 @@ def _found(name: str, specs: str | None, unit: str) -> Report:
     from kvplan import catalogue
     from kvplan.engine import ENGINES, engine_class
     from kvplan.formats import ALIASES, FORMATS, format_named
-    from kvplan.importers.source import is_source
+    from kvplan.importers.source import hub_id, is_source
     from kvplan.report import show_view
 
     lowered = name.strip().lower()
@@ -62,6 +63,8 @@ def _found(name: str, specs: str | None, unit: str) -> Report:
         return show_view.model_report(*catalogue.model_named(name, specs))
     if describes_gpu or catalogue.find(name, [catalogue.SHIPPED_GPUS]):
         return show_view.gpu_report(catalogue.gpu_named(name), unit)
+    if hub_id(name):
+        return show_view.model_report(*catalogue.model_named(name, specs, online))
     known = [n for n, _, _ in catalogue.names([*catalogue.spec_folders(specs), catalogue.SHIPPED_GPUS])] + [
         *FORMATS,
         *ENGINES,

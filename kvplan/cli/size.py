@@ -52,6 +52,7 @@ def command(
     window: o.InlineWindow = None,
     dtype: o.InlineDtype = None,
     specs: o.Specs = None,
+    online: o.Online = False,
     format: o.OutputFormat = "table",
     output: o.OutputFile = None,
     unit: o.Unit = "GiB",
@@ -95,6 +96,7 @@ def command(
         reserve,
         draft,
         specs,
+        online,
     )
     results = [size_answer(question(combination, fixed, formula)) for combination in o.combinations(**axes)]
     from kvplan.report.size_view import size_report
@@ -166,6 +168,7 @@ def fixed_options(
     reserve: str | None,
     draft: str | None,
     specs: str | None,
+    online: bool,
 ) -> dict[str, Any]:
     """The options that are the same in every row, as `Question` takes them."""
     return {
@@ -184,6 +187,7 @@ def fixed_options(
         "reserve_bytes": o.optional_bytes(reserve, "--reserve") or 0,
         "draft": draft,
         "specs": specs,
+        "online": online,
     }
 
 

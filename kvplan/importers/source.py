@@ -8,9 +8,20 @@ from typing import Any
 
 from kvplan.errors import InputError, quoted
 from kvplan.importers import Imported
+from kvplan.record import Record
 
 MOST_JSON_BYTES = 4 * 2**20
 SUFFIXES = (".json", ".gguf", ".safetensors")
+_WORD = r"(?!.*(?:--|\.\.))[A-Za-z0-9_][A-Za-z0-9_.-]{0,95}"
+_HUB_ID = re.compile(rf"({_WORD}/({_WORD}))(?:@([A-Za-z0-9_][A-Za-z0-9_./-]{{0,199}}))?")
+
+
+class HubId(Record):
+    """A model on the hub: `ORG/NAME`, its NAME, and the branch, tag or commit where one is given."""
+
+    repository: str
+    name: str
+    revision: str | None
 
 
 def is_source(text: str) -> bool:
@@ -25,6 +36,20 @@ def is_source(text: str) -> bool:
         return (Path(text) / "config.json").exists() or (text[:1] in "./~" and Path(text).is_dir())
     except (OSError, ValueError):
         return False
+
+
+def hub_id(text: str) -> HubId | None:
+    """What `text` names on the hub, `ORG/NAME` or `ORG/NAME@REVISION`; None where it can be no such name.
+
+    >>> hub_id("Qwen/Qwen3-8B@main")
+    HubId(repository='Qwen/Qwen3-8B', name='Qwen3-8B', revision='main')
+    >>> hub_id("llama-70b"), hub_id("./Qwen/Qwen3-8B"), hub_id("specs/mine.yaml")
+    (None, None, None)
+    """
+    match = _HUB_ID.fullmatch(text)
+    if match is None or text.endswith((*SUFFIXES, ".yaml", ".yml")):
+        return None
+    return HubId(match[1], match[2], match[3])
 
 
 def read_source(text: str) -> Imported:
@@ -43,6 +68,25 @@ def read_source(text: str) -> Imported:
     if path.is_dir():
         return _with_weights(read_config_file(path / "config.json"), path)
     return read_config_file(path)
+
+
+def read_folder(folder: Path, shown: str, name: str, partial: bool = False) -> Imported:
+    """The model in a checkpoint folder.
+
+    shown: what errors and the spec call it. name: the spec's, before it is made one.
+    partial: the folder holds what was downloaded so far, so weights that cannot be read are a note.
+
+    Raises: InputError, NotCountableError as `read_source` does.
+    """
+    from kvplan.importers.config import read_config
+
+    read = read_config(read_json(folder / "config.json"), shown, _slug(name))
+    try:
+        return _with_weights(read, folder)
+    except InputError as error:
+        if not partial:
+            raise
+        return read.replace(notes=(*read.notes, f"weights are not known: {error.what}"))
 
 
 def read_config_file(path: Path) -> Imported:
@@ -108,5 +152,10 @@ def _name(path: Path, values: Any) -> str:
     stem = path.parent.name if path.name == "config.json" else path.stem
     if not stem and isinstance(values, dict):
         stem = str(values.get("model_type", ""))
-    slug = re.sub(r"[^a-z0-9._+-]+", "-", stem[:200].lower()).strip("-._+")[:100]
+    return _slug(stem)
+
+
+def _slug(text: str) -> str:
+    """`text` as the name of a spec."""
+    slug = re.sub(r"[^a-z0-9._+-]+", "-", text[:200].lower()).strip("-._+")[:100]
     return slug or "imported"
