@@ -81,7 +81,8 @@ def read_config(values: Any, source: str, name: str = "imported") -> Imported:
         known, model_type = outer, str(values["model_type"])
     if known.get("refuse"):
         raise fields.refuse("model_type", model_type, f"which kvplan does not count: {known['refuse']}")
-    alone = any(str(name).endswith("ForCausalLM") for name in values.get("architectures") or [])
+    built = values.get("architectures")
+    alone = isinstance(built, list) and any(str(name).endswith("ForCausalLM") for name in built[:8])
     if known.get("encoder_decoder") and not alone:
         spec |= _encoder_decoder(fields, known)
     else:
