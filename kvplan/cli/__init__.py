@@ -98,6 +98,7 @@ def root(
 
 def main() -> NoReturn:
     """Run the command line and exit: 0 yes, 1 no, 2 bad input, 3 not countable, 4 something missing."""
+    _open_streams()
     try:
         code = app(prog_name="kvplan", standalone_mode=False)
     except KvplanError as error:
@@ -113,6 +114,13 @@ def main() -> NoReturn:
             raise
         code = _help(error) if type(error).__name__ == "NoArgsIsHelpError" else _complain(*_usage(error), 2)
     _leave(code if isinstance(code, int) else 0)
+
+
+def _open_streams() -> None:
+    """Streams that the caller closed (`>&-`) lead nowhere: the exit code still answers."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))
 
 
 def _leave(code: int) -> NoReturn:
