@@ -12,8 +12,8 @@ from kvplan.record import Record
 
 MOST_JSON_BYTES = 4 * 2**20
 SUFFIXES = (".json", ".gguf", ".safetensors")
-_WORD = r"(?!.*(?:--|\.\.))[A-Za-z0-9_][A-Za-z0-9_.-]{0,95}"
-_HUB_ID = re.compile(rf"({_WORD}/({_WORD}))(?:@([A-Za-z0-9_][A-Za-z0-9_./-]{{0,199}}))?")
+_WORD = r"(?![^/@]*(?:--|\.\.))[A-Za-z0-9_][A-Za-z0-9_.-]{0,95}"
+_HUB_ID = rf"({_WORD}/({_WORD}))(?:@((?!.*\.\.)[A-Za-z0-9_][A-Za-z0-9_./-]{{0,199}}))?"
 
 
 class HubId(Record):
@@ -46,7 +46,7 @@ def hub_id(text: str) -> HubId | None:
     >>> hub_id("llama-70b"), hub_id("./Qwen/Qwen3-8B"), hub_id("specs/mine.yaml")
     (None, None, None)
     """
-    match = _HUB_ID.fullmatch(text)
+    match = re.fullmatch(_HUB_ID, text)
     if match is None or text.endswith((*SUFFIXES, ".yaml", ".yml")):
         return None
     return HubId(match[1], match[2], match[3])

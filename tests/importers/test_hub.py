@@ -384,6 +384,15 @@ def test_an_unreachable_hub_is_two_lines(monkeypatch: pytest.MonkeyPatch) -> Non
         assert "cannot be reached" in refused(online(), 2)
 
 
+def test_a_token_that_cannot_be_renewed_is_two_lines(hub: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise RuntimeError("the exchange failed")
+
+    monkeypatch.setattr("huggingface_hub.get_token", fail)
+    assert "the exchange failed" in refused(online(), 2)
+    assert hub.asked == []
+
+
 @pytest.mark.parametrize("name", ["HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"])
 def test_the_environment_can_forbid_the_network(hub: Loopback, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv(name, "1")

@@ -12,7 +12,7 @@ import os
 import re
 from pathlib import Path
 
-from kvplan.errors import InputError, nearest, quoted
+from kvplan.errors import InputError, quoted
 from kvplan.importers import Imported
 from kvplan.importers.safetensors_header.header import beginning
 from kvplan.importers.source import HubId, read_folder
@@ -61,12 +61,6 @@ def of_hub(read: Imported, wanted: HubId, commit: str, how: str, hub: str = HUB)
         (("hub", wanted.repository), ("revision", commit), *read.read),
         (f"{how}, commit {commit}", *read.notes),
     )
-
-
-def nearest_cached(wanted: HubId) -> list[str]:
-    """Repositories in the local cache whose names are like the one that is not there."""
-    known = [name[8:].replace("--", "/", 1) for name in _names(hub_cache()) if name.startswith("models--")]
-    return nearest(wanted.repository, known)
 
 
 def hub_cache() -> Path:

@@ -77,7 +77,7 @@ def endpoint() -> str:
 def token() -> str | None:
     """The user's token, as the hub client finds it in the environment and its own cache.
 
-    Raises: MissingError without the hub client.
+    Raises: MissingError without the hub client; InputError when it fails to renew a token.
     """
     try:
         from huggingface_hub import constants, get_token
@@ -85,7 +85,13 @@ def token() -> str | None:
         raise MissingError(
             "--online: the hub client huggingface_hub is not installed", "pip install 'kvplan[hub]'"
         ) from None
-    return None if constants.HF_HUB_DISABLE_IMPLICIT_TOKEN else get_token()
+    try:
+        return None if constants.HF_HUB_DISABLE_IMPLICIT_TOKEN else get_token()
+    except Exception as error:  # noqa: BLE001  # the exchange or the renewal of a token, which only the client knows
+        raise InputError(
+            f"the hub client has no token to give: {type(error).__name__}: {printable(str(error))}",
+            "`hf auth login`, or set HF_TOKEN",
+        ) from None
 
 
 class Hub:
@@ -184,7 +190,7 @@ class Hub:
                 if not left or monotonic() > self.ends:
                     raise InputError(
                         f"{self._host(url)} cannot be reached: {type(error).__name__}: {printable(str(error))}",
-                        "check the connection, HTTPS_PROXY and HF_ENDPOINT; without --online nothing is fetched",
+                        "check the connection, HTTPS_PROXY and HF_ENDPOINT; without --online the local hub cache is read",
                     ) from None
         raise AssertionError
 
@@ -259,7 +265,7 @@ def _origin(url: str) -> tuple[str, str, int] | None:
 @contextmanager
 def _opened(session: Any, url: str, headers: dict[str, str]) -> Iterator[tuple[int, dict[str, str], Iterator[bytes]]]:
     """Status, headers and undecoded body of one GET, whichever library the hub client speaks through."""
-    if hasattr(session, "stream"):
+    if callable(getattr(session, "stream", None)):  # in releases before 1.0 it is a flag
         with session.stream("GET", url, headers=headers, follow_redirects=False, timeout=SECONDS_TO_ANSWER) as response:
             yield response.status_code, _lowered(response.headers), response.iter_raw()
     else:
