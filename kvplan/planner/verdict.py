@@ -39,7 +39,7 @@ def _draft(question: Question, asked: Subject) -> Subject | None:
             "--draft: needs --gpu, since it shares the target's cards",
             "add --gpu, for example --gpu h100",
         )
-    spec, found = model_named(question.draft, question.specs)
+    spec, found = model_named(question.draft, question.specs, question.online)
     workload = asked.workload.replace(mtp=0, ep=1, encoder_tokens=None)
     return Subject(spec, found, workload, cache_plan(spec, workload), None, ())
 

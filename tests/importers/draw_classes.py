@@ -29,12 +29,16 @@ REFUSED = {
     "dory": "its recurrent loops give a layer several caches",
     "dots3_note_text": "its indexer keys are kept in fp32",
     "glm5_next_text": "its pooled indexer keeps keys by a rule of its own",
+    "hrm_text": "its layers are passed several times, each pass with a cache of its own",
     "inkling_text": CONV_STATES,
     "inkling2_text": CONV_STATES,
     "inkling2_loop_text": CONV_STATES,
+    "minimax_m3_vl_text": "its sparse layers keep index keys by a rule of its own",
     "mistral_large4_text": "no_rope_layers and kv_source_layers change the latent of single layers",
+    "moonshine": "its decoder takes head counts from its encoder",
     "musicgen": "its decoder crosses a text encoder by heads of its own",
     "musicgen_melody": "its decoder crosses a text encoder by heads of its own",
+    "openai-gpt": "it keeps no cache",
     "qwen4_exp_text": CONV_STATES,
     "reformer": "its hashed attention keeps buckets",
     "rwkv": "RWKV-4 keeps states no attention kind describes",
@@ -43,12 +47,26 @@ REFUSED = {
     "xlnet": "its memory is not a KV cache",
     "zaya": CONV_STATES,
 }
-CROSSING = ("canary", "encoder-decoder", "pix2struct", "speech-encoder-decoder", "t5gemma", "t5gemma2", "vision-encoder-decoder")  # fmt: skip
+CROSSING = ("canary", "encoder-decoder", "pix2struct", "pp_formulanet", "speech-encoder-decoder", "t5gemma", "t5gemma2", "vision-encoder-decoder")  # fmt: skip
 ENCODER_DECODER_TOO = ("udop",)
-MORE = {
-    "longcat_flash": {"attentions_per_layer": 2},
+GLOBAL_HEADS = {"defaults_too": {"global_head_dim": 512}}
+MORE: dict[str, dict[str, Any]] = {
+    "cohere2_moe": {"requires": ["layer_types"]},
+    "cohere_compass_text": {"requires": ["layer_types"]},
+    "diffusion_gemma_text": GLOBAL_HEADS,
+    "gemma4_text": GLOBAL_HEADS,
+    "gemma4_unified_text": GLOBAL_HEADS,
+    "olmo_hybrid": {"requires": ["layer_types"]},
+    "stablelm": {"requires": ["num_key_value_heads"]},
+    "switch_transformers": {"requires": ["num_decoder_layers"]},
+    "voxtral": {"requires": ["head_dim"]},
+    "voxtral_realtime": {"requires": ["head_dim"]},
+    "longcat_flash": {"attentions_per_layer": 2, "aliases": {"num_hidden_layers": "num_layers"}},
     "mimo_v2_flash": {"sliding_kv_factor": 2},
+    "mamba2": {"requires": ["num_heads"]},
     "whisper": {"frames": True},
+    "zamba": {"requires": ["attention_head_dim"]},
+    "zamba2": {"requires": ["attention_head_dim", "mamba_headdim"]},
     "xlstm": {"layers": {"period": ["linear_attention"]}},
 }
 IGNORED = {"gpt_neox": {"head_dim"}}  # its code asks for it where it turns positions only
@@ -169,13 +187,23 @@ def drawn() -> dict[str, Any]:
         text = made.get_text_config(decoder=True)
         if text is not made and text.model_type != name:
             inner = f"{name}_thinker" if "thinker_config" in default else text.model_type
-            table[name] = {"nested": inner}
+            table[name] = {"nested": inner, **MORE.get(name, {})}
             waiting.append((text.model_type, type(text)))
             if inner != text.model_type:
                 waiting.append((inner, CONFIG_MAPPING[inner]))
             continue
-        entry: dict[str, Any] = {"defaults": {f: default[f] for f in sorted(read) if plain_value(default.get(f))}}
+        moving = derived(make, default)
+        kept = sorted(field for field in read if plain_value(default.get(field)) and field not in moving)
+        entry: dict[str, Any] = {"defaults": {field: default[field] for field in kept}}
+        entry["knows"] = sorted(name for name in default if SOUNDS.search(name))
         entry["heeds"] = sorted((read | LISTS) & heeded(make, default) - IGNORED.get(name, set()))
+        aliases = {
+            name: other
+            for name, other in getattr(make, "attribute_map", {}).items()
+            if name in read and other in read and name not in default
+        }
+        if aliases:
+            entry["aliases"] = aliases
         rule = layer_rule(make, default)
         if rule:
             entry["layers"] = rule
@@ -184,12 +212,36 @@ def drawn() -> dict[str, Any]:
             entry["windows"] = "refuse"
         if (default.get("is_encoder_decoder") and name in speaks) or name in ENCODER_DECODER_TOO:
             entry["encoder_decoder"] = True
-        table[name] = {**entry, **MORE.get(name, {})}
+        more = dict(MORE.get(name, {}))
+        entry["defaults"] |= more.pop("defaults_too", {})
+        table[name] = {**entry, **more}
     for name in CROSSING:
         table.setdefault(name, {})["crosses"] = True
     table |= {name: {"refuse": why} for name, why in REFUSED.items()}
     table["_plain"] = {"fields": sorted(plain)}
     return table
+
+
+SOUNDS = reader.SOUNDS_OF_A_CACHE
+SIZES = (*heads.HEADS, *heads.WIDTH, *heads.LAYERS)
+
+
+def derived(make: Any, default: dict[str, Any]) -> set[str]:
+    """Defaults that the class works out from heads, widths or depth: they hold for its own size alone."""
+    moved: set[str] = set()
+    sizes = {name: default[name] for name in SIZES if isinstance(default.get(name), int)}
+    for factor in (
+        {n: v * 2 for n, v in sizes.items() if n in heads.WIDTH},
+        {n: v * 2 for n, v in sizes.items() if n not in heads.LAYERS},
+        {n: v * 2 for n, v in sizes.items() if n in heads.HEADS},
+        *({name: sizes[name] * 2} for name in heads.LAYERS if name in sizes),
+    ):
+        made = quietly(make, **factor)
+        if made is not None:
+            other = made.to_dict()
+            lists = set() if set(factor) - set(heads.LAYERS) else {n for n, v in default.items() if isinstance(v, list)}
+            moved |= {n for n in default if other.get(n) != default[n] and n not in factor} - lists
+    return moved
 
 
 def heeded(make: Any, default: dict[str, Any]) -> set[str]:

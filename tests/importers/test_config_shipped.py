@@ -9,7 +9,7 @@ from kvplan.importers.config import read_config
 from kvplan.spec import ModelSpec
 
 PAIRS = """
-bailing_hybrid ling-3.0-flash | cohere command-r-v01-35b | deepseek_v3 deepseek-v3 | deepseek_v32 deepseek-v3.2
+cohere command-r-v01-35b | deepseek_v3 deepseek-v3 | deepseek_v32 deepseek-v3.2
 ernie4_5 ernie-4.5-0.3b | ernie4_5_moe ernie-4.5-21b-a3b | falcon falcon-7b | gemma gemma-7b | gemma2 gemma-2-2b
 gemma3n_text gemma-3n-e4b | glm4 glm-4-9b | glm4_moe_lite glm-4.7-flash | glm_moe_dsa glm-5 | gpt2 gpt-2
 gpt_neox gpt-neox-20b | gpt_oss gpt-oss-120b | gptj gpt-j-6b | granite_swa granite-swash-2b | hy_v3 hy3-295b-a21b

@@ -8,15 +8,18 @@ per model type, drawn from the library itself. Each family of fields has one rea
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
-from kvplan.errors import InputError, NotCountableError, quoted
+from kvplan.errors import InputError, NotCountableError, printable, quoted
 from kvplan.importers import Imported
 from kvplan.importers.config.fields import Fields
 from kvplan.importers.config.heads import (
+    HEADS,
     KV_HEADS,
     LAYERS,
+    WIDTH,
     Kind,
     head_dim,
     head_kind,
@@ -26,14 +29,36 @@ from kvplan.importers.config.heads import (
     query_heads,
     sized_kind,
 )
-from kvplan.importers.config.layers import layer_words
+from kvplan.importers.config.layers import RATES, layer_words
 from kvplan.importers.config.states import state_kind
 from kvplan.spec import parse_spec
 
 NESTED = ("text_config", "llm_config", "language_config", "thinker_config", "decoder_config", "decoder")
-ALWAYS_HEEDED = frozenset(
-    {"sliding_window", "attention_chunk_size", "layer_types", "per_layer_config", "dtype", "torch_dtype"}
+ENCODERS = (
+    "ForMaskedLM",
+    "ForSequenceClassification",
+    "ForTokenClassification",
+    "ForQuestionAnswering",
+    "ForImageClassification",
+    "EncoderModel",
 )
+ALWAYS_HEEDED = frozenset(
+    {
+        "attention_chunk_size",
+        "attn_type_list",
+        "block_configs",
+        "cla_share_factor",
+        "dtype",
+        "hybrid_override_pattern",
+        "layer_types",
+        "linear_attn_config",
+        "per_layer_config",
+        "sliding_window",
+        "torch_dtype",
+        "use_cla",
+    }
+)
+SOUNDS_OF_A_CACHE = re.compile(r"kv|cache|window|shar|cla$|cla_|compress|latent|recur|state|chunk|loop|memory")
 DTYPES = {
     "float32": "fp32",
     "float16": "fp16",
@@ -76,12 +101,18 @@ def read_config(values: Any, source: str, name: str = "imported") -> Imported:
     heeded = frozenset(known["heeds"]) | ALWAYS_HEEDED if "heeds" in known else None
     fields = Fields(text, known.get("defaults", {}), source, heeded)
     spec: dict[str, Any] = {"name": name, **_facts(values, fields, notes)}
+    for needed in (*known.get("requires", ()), *classes.get(str(values.get("model_type")), {}).get("requires", ())):
+        if needed not in text and any(name in text for name in WIDTH):
+            raise fields.refuse(needed, None, "and its class works it out from the width in a way of its own")
+    if isinstance(built := values.get("architectures"), list) and any(str(n).endswith(ENCODERS) for n in built[:8]):
+        raise fields.refuse("architectures", built[0], "which generates nothing and keeps no cache")
+    _check_strays(fields, text, known)
+    _check_remote_code(values, text, known, source, classes)
     outer = classes.get(str(values.get("model_type")), {})
     if outer.get("refuse"):
         known, model_type = outer, str(values["model_type"])
     if known.get("refuse"):
         raise fields.refuse("model_type", model_type, f"which kvplan does not count: {known['refuse']}")
-    built = values.get("architectures")
     alone = isinstance(built, list) and any(str(name).endswith("ForCausalLM") for name in built[:8])
     if known.get("encoder_decoder") and not alone:
         spec |= _encoder_decoder(fields, known)
@@ -111,6 +142,40 @@ def _only_plain(text: dict[str, Any], model_type: str, source: str, classes: dic
         )
 
 
+def _check_strays(fields: Fields, text: dict[str, Any], known: dict[str, Any]) -> None:
+    """Refuse what lays out windows or layers where the class itself never asks for it.
+
+    The library's cache then does one thing and its model another.
+    """
+    if "heeds" not in known:
+        return
+    for name in ("sliding_window", "attention_chunk_size", "layer_types", "per_layer_config", "attn_type_list"):
+        if text.get(name) is not None and name not in known["heeds"]:
+            raise fields.refuse(name, text[name], "which its class does not ask for")
+    for name, other in known.get("aliases", {}).items():
+        unread = name not in known["heeds"]
+        if text.get(name) is not None and text.get(other) != text[name] and (other in text or unread):
+            raise fields.refuse(name, text[name], f"which its class takes for {other}")
+
+
+def _check_remote_code(
+    values: dict[str, Any], text: dict[str, Any], known: dict[str, Any], source: str, classes: dict[str, Any]
+) -> None:
+    """Where a release brings code of its own, refuse fields that its class does not know and that sound of a cache.
+
+    Raises: NotCountableError naming the first such field.
+    """
+    if not (values.get("auto_map") or text.get("auto_map")) or not known:
+        return
+    understood = {*classes["_plain"]["fields"], *known.get("heeds", ()), *known.get("knows", ()), *ALWAYS_HEEDED}
+    for field, value in text.items():
+        if field not in understood and value not in (None, False, 0) and SOUNDS_OF_A_CACHE.search(str(field)):
+            raise NotCountableError(
+                f"{source}: {printable(field)}: found {quoted(value)}, a field of the release's own code that may change the cache",
+                "write a spec by hand: docs/spec.md",
+            )
+
+
 def known_classes() -> dict[str, Any]:
     """Class defaults and layer rules by model type, drawn from the library."""
     loaded: dict[str, Any] = json.loads((Path(__file__).parent / "classes.json").read_bytes())
@@ -124,8 +189,7 @@ def _text_config(values: dict[str, Any], source: str, classes: dict[str, Any]) -
         key = next((key for key in NESTED if isinstance(values.get(key), dict)), None)
         inner = classes.get(str(model_type), {}).get("nested")
         if key is None:
-            if inner:
-                model_type, values = inner, {}
+            model_type = inner or model_type  # older releases lay the decoder's fields out flat
             break
         nested = values[key]
         model_type = nested.get("model_type", inner or model_type)
@@ -162,6 +226,8 @@ def _decoder(fields: Fields, known: dict[str, Any]) -> dict[str, Any]:
     blocks = fields.values.get("block_configs")
     if isinstance(blocks, list):
         return _blocks(fields, blocks)
+    _check_spellings(fields, LAYERS)
+    _check_spellings(fields, HEADS)
     count = fields.number(*LAYERS)
     if count is None and isinstance(fields.values.get("layers_block_type"), list):
         count = len(fields.values["layers_block_type"])
@@ -196,6 +262,13 @@ def _decoder(fields: Fields, known: dict[str, Any]) -> dict[str, Any]:
     return {"layers": count, "pattern": pattern, "attention": kinds}
 
 
+def _check_spellings(fields: Fields, names: tuple[str, ...]) -> None:
+    """Refuse two spellings of one field that say different things: which of them wins differs by class."""
+    given = {name: fields.values[name] for name in names if fields.values.get(name) is not None}
+    if len({str(value) for value in given.values()}) > 1:
+        raise fields.refuse(" and ".join(given), list(given.values()), "two spellings that say different things")
+
+
 def _with(fields: Fields, override: dict[str, Any]) -> Fields:
     """The fields of one layer: the model's, with its own laid over them."""
     if not override:
@@ -215,7 +288,7 @@ def _overrides(fields: Fields, count: int) -> dict[int, dict[str, Any]]:
         return {}
     found: dict[int, dict[str, Any]] = {}
     for index, override in given.items():
-        if not str(index).isdigit() or not isinstance(override, dict):
+        if not re.fullmatch(r"[0-9]{1,5}", str(index)) or not isinstance(override, dict):
             raise fields.refuse("per_layer_config", index)
         unknown = set(override) - PER_LAYER
         if unknown:
@@ -268,20 +341,27 @@ def _kinds(fields: Fields, word: str, known: dict[str, Any]) -> Any:
             return [_attention(fields), state_kind(fields)]
         case "indexed":
             return [_attention(fields), index_kind(fields)]
-        case "csa" | "hca":
+        case "csa" | "hca" | "entries":
             return _compressed(fields, word)
         case "sliding":
             return _attention(
                 _sliding(fields, known),
-                window=fields.need("sliding_window", "sliding_window_size", "attention_window_size"),
+                window=_window(fields),
             )
         case "chunked":
             return _attention(fields, chunk=fields.need("attention_chunk_size"))
         case "full" | "plain":
-            kind = _attention(_global(fields))
+            kind = _attention(fields if "per_layer_config" in fields.values else _global(fields))
             return [kind, dict(kind)] if known.get("attentions_per_layer") == 2 else kind
         case _:
             raise fields.refuse("layer_types", word)
+
+
+def _window(fields: Fields) -> int:
+    """Tokens a sliding layer looks at; ModernBERT's `local_attention` spans both sides of a token."""
+    if fields.values.get("local_attention") and not fields.values.get("sliding_window"):
+        return fields.need("local_attention") // 2
+    return fields.need("sliding_window", "sliding_window_size", "attention_window_size")
 
 
 def _attention(fields: Fields, **bound: int) -> Kind:
@@ -301,9 +381,12 @@ def _sliding(fields: Fields, known: dict[str, Any]) -> Fields:
 
 
 def _global(fields: Fields) -> Fields:
-    """Full layers with head counts of their own (Gemma 4)."""
+    """Full layers with head counts of their own (Gemma 4, whose keys and values are then the same numbers)."""
+    switched = fields.heeded is not None and "attention_k_eq_v" in fields.heeded
     own = {
-        "num_key_value_heads": fields.number("num_global_key_value_heads"),
+        "num_key_value_heads": fields.number("num_global_key_value_heads")
+        if not switched or fields.flag("attention_k_eq_v")
+        else None,
         "head_dim": fields.number("global_head_dim"),
     }
     return _with(fields, {key: value for key, value in own.items() if value is not None})
@@ -311,17 +394,18 @@ def _global(fields: Fields) -> Fields:
 
 def _compressed(fields: Fields, word: str) -> Any:
     """DeepSeek-V4: a window of entries, compressed entries, and an index on the sparse ones."""
-    rates = fields.inner("compress_rates")
-    ratio = rates.need("compressed_sparse_attention" if word == "csa" else "heavily_compressed_attention")
     heads = query_heads(fields)
     entry = {
         "type": "compressed",
         "entry_dim": head_dim(fields, heads),
         "rope_dim": fields.need("qk_rope_head_dim"),
         "window": fields.need("sliding_window"),
-        "ratio": ratio,
         "heads": heads,
     }
+    if word == "entries":
+        return entry
+    ratio = fields.inner("compress_rates").need(RATES[word])
+    entry["ratio"] = ratio
     return [entry, {**index_kind(fields), "ratio": ratio}] if word == "csa" else entry
 
 
@@ -352,18 +436,17 @@ def _blocks(fields: Fields, blocks: list[Any]) -> dict[str, Any]:
     return {"layers": len(blocks), "pattern": pattern, "attention": kinds}
 
 
+DECODER_LAYERS = ("decoder_layers", "num_decoder_layers", "decoder_num_hidden_layers")
+DECODER_HEADS = ("decoder_attention_heads", "num_decoder_attention_heads", "decoder_num_attention_heads")
+
+
 def _encoder_decoder(fields: Fields, known: dict[str, Any]) -> dict[str, Any]:
     """Decoder layers with self-attention and attention over the encoder's output."""
-    layers = fields.need("decoder_layers", "num_decoder_layers", "decoder_num_hidden_layers", *LAYERS)
-    heads = fields.need(
-        "decoder_attention_heads",
-        "num_decoder_attention_heads",
-        "decoder_num_attention_heads",
-        "num_heads",
-        *("num_attention_heads",),
-    )
+    heeds = set(known.get("heeds", ()))
+    layers = fields.number(*DECODER_LAYERS) or fields.need(*LAYERS)
+    heads = fields.need(*(DECODER_HEADS if heeds & set(DECODER_HEADS) else HEADS))
     kv = fields.number("decoder_num_key_value_heads") or heads
-    width = fields.number("d_kv", "head_dim") or fields.need("d_model", "hidden_size") // heads
+    width = fields.number("head_dim", "d_kv") or fields.need("d_model", "hidden_size") // heads
     own = sized_kind(heads, kv, width)
     cross = {"type": "cross", "heads": heads, "kv_heads": kv, "head_dim": width}
     spec: dict[str, Any] = {"layers": layers, "attention": [own, cross]}

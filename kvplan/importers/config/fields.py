@@ -65,6 +65,8 @@ class Fields:
         Raises: NotCountableError naming the first spelling when none is given.
         """
         value = self.number(*names)
+        if value == 0:
+            raise InputError(f"{self.source}: {names[0]}: found 0, allowed whole numbers from 1", "mend the config")
         if value is None:
             raise NotCountableError(
                 f"{self.source}: {names[0]}: missing, and the cache cannot be told without it",

@@ -14,7 +14,6 @@ LAYERS = (
     "layers",
     "decoder_layers",
     "num_decoder_layers",
-    "num_blocks",
 )
 HEADS = (
     "num_attention_heads",
@@ -25,8 +24,8 @@ HEADS = (
     "decoder_attention_heads",
     "num_decoder_attention_heads",
 )
-KV_HEADS = ("num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num")
-WIDTH = ("hidden_size", "n_embd", "d_model", "embed_dim", "embedding_dim", "dim_model")
+KV_HEADS = ("num_attention_groups", "num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num")
+WIDTH = ("hidden_size", "n_embd", "n_embed", "d_model", "embed_dim", "embedding_dim", "dim_model")
 HEAD_DIM = ("head_dim", "attention_head_dim", "kv_channels", "d_kv", "d_head", "dim_head")
 Kind = dict[str, Any]
 
@@ -38,7 +37,11 @@ def query_heads(fields: Fields) -> int:
 
 def kv_heads(fields: Fields, heads: int) -> int:
     """Key and value heads; the old multi-query switches of Falcon, StarCoder and ChatGLM included."""
-    nested = fields.inner("attn_config").number("kv_n_heads") if fields.find("attn_config") else None
+    given = fields.inner("attn_config")
+    kind = given.find("attn_type")
+    if kind not in (None, "multihead_attention", "grouped_query_attention"):
+        raise fields.refuse("attn_config.attn_type", kind, "which the library does not build")
+    nested = given.number("kv_n_heads")
     if nested is not None:
         return nested
     if fields.find("new_decoder_architecture") is True:

@@ -32,6 +32,7 @@ WORDS = {
     "compressed_sparse_attention": "csa",
     "heavily_compressed_attention": "hca",
 }
+RATES = {"csa": "compressed_sparse_attention", "hca": "heavily_compressed_attention"}
 LETTERS = {"M": "recurrent", "*": "full", "-": "none", "E": "none"}
 
 
@@ -46,7 +47,7 @@ def layer_words(fields: Fields, count: int, rule: dict[str, Any]) -> list[str]:
     """
     words = (
         _listed(fields, count, rule)
-        or _by_position(fields, count)
+        or _by_position(fields, count, rule)
         or _by_window(fields, count, rule)
         or _by_class(fields, count, rule)
     )
@@ -55,6 +56,9 @@ def layer_words(fields: Fields, count: int, rule: dict[str, Any]) -> list[str]:
     words = _without_unused_windows(fields, words)
     crossing = set(fields.numbers("cross_attention_layers") or [])
     words = ["cross" if i in crossing else word for i, word in enumerate(words)]
+    if fields.find("use_cla"):
+        every = fields.need("cla_share_factor")
+        words = [word if i % every == 0 else "shared" for i, word in enumerate(words)]
     shared = fields.number("num_kv_shared_layers") or 0
     if shared:
         words = words[: max(0, count - shared)] + ["shared"] * min(shared, count)
@@ -76,15 +80,24 @@ def _listed(fields: Fields, count: int, rule: dict[str, Any]) -> list[str] | Non
             known = [_word(fields, name, word) for word in words]
             if rule.get("period") == ["indexed_attention"] and "full" in known:
                 raise fields.refuse(name, "full_attention", "but its class indexes every layer")
+            if known and rule.get("last") and known[-1] != WORDS[rule["last"]]:
+                raise fields.refuse(name, words[-1], f"but its class makes the last layer {rule['last']}")
             if name != "block_types":
                 return known
             bounded = ["sliding" if word == "full" else word for word in known]  # Griffin's attention is local
             return [bounded[i % len(bounded)] for i in range(count)] if bounded else None
-    kinds = fields.values.get("attn_type_list")
-    if isinstance(kinds, list):
-        fields.read["attn_type_list"] = kinds
-        return ["full" if kind == 1 else "recurrent" for kind in kinds]
-    return None
+    ratios = fields.numbers("compress_ratios") if fields.values.get("compress_ratios") is not None else None
+    return None if ratios is None else _by_ratio(fields, ratios, count)
+
+
+def _by_ratio(fields: Fields, ratios: list[int], count: int) -> list[str]:
+    """DeepSeek-V4's ratios, those of its draft layers behind them: 0 keeps a window of entries alone."""
+    rates = fields.inner("compress_rates")
+    known = {0: "entries", **{rates.need(name): word for word, name in RATES.items()}}
+    strange = [ratio for ratio in ratios[:count] if ratio not in known]
+    if strange or len(ratios) < count:
+        raise fields.refuse("compress_ratios", strange[0] if strange else f"{len(ratios)} entries")
+    return [known[ratio] for ratio in ratios[:count]]
 
 
 def _word(fields: Fields, name: str, word: str) -> str:
@@ -93,13 +106,24 @@ def _word(fields: Fields, name: str, word: str) -> str:
     return WORDS[word]
 
 
-def _by_position(fields: Fields, count: int) -> list[str] | None:
+def _by_position(fields: Fields, count: int, rule: dict[str, Any]) -> list[str] | None:
     """Positions of the attention layers among recurrent ones."""
     nested = fields.values.get("linear_attn_config")
     if isinstance(nested, dict) and isinstance(nested.get("full_attn_layers"), list):
         fields.read["linear_attn_config.full_attn_layers"] = nested["full_attn_layers"]
-        full = {int(index) - 1 for index in nested["full_attn_layers"] if isinstance(index, int)}  # counted from one
-        return ["full" if i in full else "recurrent" for i in range(count)]
+        full, others = nested["full_attn_layers"], nested.get("kda_layers", None)
+        everything = (
+            sorted([*full, *others])
+            if isinstance(others, list) and all(type(i) is int for i in (*full, *others))
+            else None
+        )
+        if everything != list(range(1, count + 1)):  # counted from one, and every layer is in one of the two
+            raise fields.refuse(
+                "linear_attn_config.full_attn_layers",
+                full,
+                f"and with kda_layers it does not name layers 1 to {count} once each",
+            )
+        return ["full" if i + 1 in full else "recurrent" for i in range(count)]
     for name, other in (("attn_layer_indices", "recurrent"), ("full_attn_idxs", "conv")):
         if isinstance(fields.values.get(name), list):
             full = set(fields.numbers(name) or [])
@@ -107,15 +131,32 @@ def _by_position(fields: Fields, count: int) -> list[str] | None:
     if "attn_layer_period" in fields.values and fields.find("n_mamba_heads") is None:
         period, offset = fields.need("attn_layer_period"), fields.number("attn_layer_offset") or 0
         return ["full" if i % period == offset else "recurrent" for i in range(count)]
+    chunked = _by_positions_given(fields, count) if "chunked_attention" in (rule.get("period") or ()) else None
+    if chunked is not None:
+        return chunked
+    group = fields.number("layer_group_size") if "layer_group_size" in fields.values else None
+    if group:
+        return ["recurrent" if (i + 1) % group else "full" for i in range(count)]
     interval = fields.number("full_attention_interval") if "full_attention_interval" in fields.values else None
     if interval:
         return ["recurrent" if (i + 1) % interval else "full" for i in range(count)]
     return None
 
 
+def _by_positions_given(fields: Fields, count: int) -> list[str] | None:
+    """Llama 4: layers without RoPE look at everything."""
+    if fields.values.get("no_rope_layers"):
+        return ["chunked" if switch else "full" for switch in fields.numbers("no_rope_layers") or []]
+    every = fields.values.get("no_rope_layer_interval") and fields.need("no_rope_layer_interval")
+    return ["chunked" if (i + 1) % every else "full" for i in range(count)] if every else None
+
+
 def _by_window(fields: Fields, count: int, rule: dict[str, Any]) -> list[str] | None:
     """Periods of sliding layers, and layers past which all slide."""
-    for name in ("sliding_window_pattern", "_sliding_window_pattern", "global_attn_every_n_layers"):
+    private = fields.values.get("_sliding_window_pattern")
+    if private is not None and private != fields.defaults.get("_sliding_window_pattern"):
+        raise fields.refuse("_sliding_window_pattern", private, "which its class does not take from a config")
+    for name in ("sliding_window_pattern", "global_attn_every_n_layers"):
         pattern = fields.values.get(name)
         if isinstance(pattern, str) and pattern and set(pattern) <= {"L", "G"}:
             fields.read[name] = pattern
@@ -123,6 +164,10 @@ def _by_window(fields: Fields, count: int, rule: dict[str, Any]) -> list[str] | 
         if isinstance(pattern, int) and not isinstance(pattern, bool) and pattern > 0 and rule.get("period"):
             fields.read[name] = pattern
             return ["sliding" if (i + 1) % pattern else "full" for i in range(count)]
+    switchless = fields.heeded is not None and "use_sliding_window" not in fields.heeded
+    if switchless and fields.find("max_window_layers") is not None and fields.find("sliding_window") is not None:
+        first = fields.need("max_window_layers")
+        return ["sliding" if i >= first else "full" for i in range(count)]
     if fields.find("use_sliding_window") is not None:
         if not fields.flag("use_sliding_window") or fields.find("sliding_window") is None:
             return ["full"] * count

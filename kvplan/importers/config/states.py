@@ -156,8 +156,8 @@ def mlstm(fields: Fields) -> Kind:
     """xLSTM: query-key and value widths as factors of the model's."""
     heads, width = fields.need("num_heads"), fields.need(*WIDTH)
     qk, v = fields.find("qk_dim_factor"), fields.find("v_dim_factor")
-    if not isinstance(qk, int | float) or not isinstance(v, int | float):
-        raise fields.refuse("qk_dim_factor", qk)
+    if not all(isinstance(factor, int | float) and 0 < factor <= 64 for factor in (qk, v)):
+        raise fields.refuse("qk_dim_factor", qk if qk != 1 else v)
     return {
         "type": "mlstm",
         "heads": heads,
