@@ -29,9 +29,9 @@ HEAD_BYTES = 600
 MOST_FILES = 20_000
 _NAME = re.compile(r"[a-z0-9][a-z0-9._+-]{0,99}")
 _HUB = re.compile(r"[\w.-]{1,96}/[\w.-]{1,96}")
-_OWN_NAME = re.compile(rb"^name:[ ]*([^\s#]+)", re.MULTILINE)
+_OWN_NAME = re.compile(rb"^name:[ ]*[\"']?([^\s#\"']+)", re.MULTILINE)
 _ALIASES = re.compile(rb"^aliases:[ ]*\[([^\]\n]*)\]", re.MULTILINE)
-_HUB_LINE = re.compile(rb"^hub:[ ]*([^\s#]+)", re.MULTILINE)
+_HUB_LINE = re.compile(rb"^hub:[ ]*[\"']?([^\s#\"']+)", re.MULTILINE)
 
 
 class Found(Record):
@@ -74,10 +74,11 @@ def spec_folders(own: str | None = None) -> list[Path]:
     Raises: InputError when a folder the user named does not exist.
     """
     folders = [Path(p) for p in (own or os.environ.get("KVPLAN_SPECS", "")).split(os.pathsep) if p]
+    named = "--specs" if own else "$KVPLAN_SPECS"
     for folder in folders:
         if not _is_folder(folder):
             raise InputError(
-                f"--specs: {quoted(str(folder))} is not a folder",
+                f"{named}: {quoted(str(folder))} is not a folder",
                 "give the folder that holds your .yaml specs",
             )
     return [*folders, SHIPPED_SPECS]
@@ -135,28 +136,29 @@ def _is_path(text: str) -> bool:
 
 
 def find(text: str, folders: list[Path]) -> Found | None:
-    """The first file in `folders` that answers to `text`, by name, then by alias or hub id."""
+    """The first file in `folders` that answers to `text`; in each folder by file name, name, alias or hub id."""
     wanted = text.strip().lower()
-    if _NAME.fullmatch(wanted):
-        for folder in folders:
-            path = folder / f"{wanted}.yaml"
-            if path.is_file():
-                return Found(path, wanted, "name")
-    elif not _HUB.fullmatch(wanted):
+    if not _NAME.fullmatch(wanted) and not _HUB.fullmatch(wanted):
         return None
+    return next((found for folder in folders if (found := _find_in(folder, wanted)) is not None), None)
+
+
+def _find_in(folder: Path, wanted: str) -> Found | None:
+    path = folder / f"{wanted}.yaml"
+    if _NAME.fullmatch(wanted) and path.is_file():
+        return Found(path, wanted, "name")
     key = wanted.encode()
-    for folder in folders:
-        for path, head in _heads(folder):
-            if key not in head.lower():
-                continue
-            name = _own_name(path, head)
-            if name == wanted:
-                return Found(path, name, "name")
-            if any(word == wanted for word in _words(_ALIASES, head)):
-                return Found(path, name, "alias")
-            hub = _HUB_LINE.search(head)
-            if hub and hub.group(1).lower() == key:
-                return Found(path, name, "hub id")
+    for path, head in _heads(folder):
+        if key not in head.lower():
+            continue
+        name = _own_name(path, head)
+        if name == wanted:
+            return Found(path, name, "name")
+        if any(word == wanted for word in _words(_ALIASES, head)):
+            return Found(path, name, "alias")
+        hub = _HUB_LINE.search(head)
+        if hub and hub.group(1).lower() == key:
+            return Found(path, name, "hub id")
     return None
 
 
@@ -184,7 +186,7 @@ def _heads(folder: Path) -> Iterator[tuple[Path, bytes]]:
         except OSError:
             continue
         try:
-            head = os.read(handle, HEAD_BYTES)
+            head = os.read(handle, HEAD_BYTES if folder == SHIPPED_SPECS else HEAD_BYTES * 100)
         except OSError:
             continue
         finally:

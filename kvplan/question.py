@@ -15,6 +15,7 @@ from kvplan.footprint import CachePlan, cache_plan
 from kvplan.policy import policy_named
 from kvplan.record import Record
 from kvplan.spec import ModelSpec
+from kvplan.tensor import Role
 from kvplan.units import MOST_TOKENS, tokens
 from kvplan.workload import Workload
 
@@ -114,7 +115,7 @@ def subject(question: Question) -> Subject:
         context=context,
         batch=question.batch,
         k_dtype=question.k_dtype,
-        v_dtype=question.v_dtype,
+        v_dtype=value_format(question, spec),
         index_dtype=question.index_dtype,
         policy=policy_named(question.policy),
         policy_text=question.policy,
@@ -129,6 +130,14 @@ def subject(question: Question) -> Subject:
         encoder_tokens=question.encoder_tokens,
     )
     return Subject(spec, found, workload, cache_plan(spec, workload), engine, tuple(hints))
+
+
+def value_format(question: Question, spec: ModelSpec) -> str | None:
+    """The format asked for values: K's where one latent or entry stands for both and nothing else is said."""
+    if question.v_dtype is not None or question.k_dtype is None:
+        return question.v_dtype
+    keeps_values = any(tensor.role is Role.V for _, layer in spec.runs for tensor in layer.tensors())
+    return None if keeps_values else question.k_dtype
 
 
 def _context(question: Question, spec: ModelSpec, hints: list[str]) -> int:

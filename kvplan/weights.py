@@ -80,7 +80,7 @@ def weights_on_rank(spec: ModelSpec, workload: Workload, given: str | None) -> W
     held = Fraction(0)
     exact = True
     for part, parameters, format_ in parts:
-        ranks = workload.pp * (workload.ep if part == "experts" and workload.ep > 1 else workload.tp)
+        ranks = _ranks_of(part, workload)
         used = width or _width(format_)
         exact = exact and used.exact
         held += Fraction(parameters) * used.bits / 8 / ranks
@@ -96,10 +96,14 @@ def _stored(spec: ModelSpec, workload: Workload) -> Weights:
     for place, count in spec.fields.weight_bytes.items():
         if place == "mtp" and not workload.mtp:
             continue
-        ranks = workload.pp * (workload.ep if place == "experts" and workload.ep > 1 else workload.tp)
-        held += Fraction(count, ranks)
+        held += Fraction(count, _ranks_of(place, workload))
     share = -(-held.numerator // held.denominator)
     return Weights(share, share, share, "exact", "bytes stored in the checkpoint")
+
+
+def _ranks_of(part: str, workload: Workload) -> int:
+    """Ranks that a part of the weights is divided over: tensor parallelism divides what fewer expert ranks hold."""
+    return workload.pp * (max(workload.ep, workload.tp) if part == "experts" else workload.tp)
 
 
 def check_given(text: str) -> None:

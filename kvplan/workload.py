@@ -46,6 +46,11 @@ class Workload(Record):
         if self.tp % self.dcp:
             fix = f"--dcp takes a divisor of --tp {self.tp}, since DCP reuses the TP ranks"
             raise InputError(f"--dcp: found {self.dcp}, allowed divisors of --tp {self.tp}", fix)
+        if self.tp * self.dp % self.ep:
+            raise InputError(
+                f"--ep: found {self.ep:,}, allowed divisors of --tp {self.tp:,} times --dp {self.dp:,}",
+                "experts are divided over the ranks that tp and dp give: raise --tp or --dp with --ep",
+            )
         if self.prefix > self.context:
             raise InputError(
                 f"--prefix: found {self.prefix:,} tokens, allowed at most the context of {self.context:,}",

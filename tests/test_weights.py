@@ -54,9 +54,21 @@ def test_released_checkpoints_are_within_the_bounds() -> None:
 
 
 def test_expert_ranks_divide_the_experts_alone() -> None:
-    """Eight ways experts, two ways the rest: gpt-oss-120b under ep 8 and tp 2."""
-    found = held(shipped("gpt-oss-120b"), tp=2, ep=8)
+    """Eight ways experts, two ways the rest: gpt-oss-120b on eight ranks, as tp 2 and dp 4 with ep 8."""
+    found = held(shipped("gpt-oss-120b"), tp=2, dp=4, ep=8)
     assert 114661785600 * 17 // 32 // 8 + 2167371072 * 2 // 2 == found.rank_bytes
+
+
+def test_tensor_parallelism_divides_what_fewer_expert_ranks_hold() -> None:
+    """ep 2 within tp 8: every expert is held by four ranks, a quarter each."""
+    assert held(shipped("gpt-oss-120b"), tp=8, ep=2) == held(shipped("gpt-oss-120b"), tp=8)
+
+
+@pytest.mark.parametrize("ranks", [{"ep": 8}, {"tp": 2, "ep": 8}, {"tp": 8, "ep": 3}, {"pp": 8, "ep": 8}])
+def test_expert_ranks_come_out_of_the_ranks_there_are(ranks: dict[str, int]) -> None:
+    """ep does not make cards: it divides tp x dp."""
+    with pytest.raises(InputError, match="--ep: found"):
+        held(shipped("gpt-oss-120b"), **ranks)
 
 
 def test_one_expert_rank_changes_nothing() -> None:
@@ -67,7 +79,7 @@ def test_one_expert_rank_changes_nothing() -> None:
 def test_a_dense_model_has_no_experts_to_divide() -> None:
     """ep of a model without experts is an error that says so."""
     with pytest.raises(InputError, match="lists no expert parameters"):
-        held(shipped("llama-3.1-70b"), ep=8)
+        held(shipped("llama-3.1-70b"), tp=8, ep=8)
 
 
 BITS = {

@@ -72,7 +72,8 @@ def card_budget(
 ) -> Budget:
     """What `gpu` leaves for the cache when `cards` of them form one replica.
 
-    `kv` is None where the weights are unknown.
+    `kv` is None where the weights are unknown. `available_bytes` stands for what is left after weights,
+    overheads and reserve, none of which is then taken off or told.
 
     Raises: NotCountableError when the device's total is unknown and no budget is given.
     """
@@ -81,20 +82,8 @@ def card_budget(
     held = _range(weights) if weights else None
     draft_held = _range(draft) if draft else Range.exact(0)
     if available_bytes is not None:
-        given = Range.exact(available_bytes)
-        return Budget(
-            gpu.name,
-            total,
-            gpu.memory.free_bytes,
-            None,
-            held,
-            (),
-            draft_held,
-            reserve_bytes,
-            given,
-            basis,
-            sources,
-        )
+        given, none = Range.exact(available_bytes), Range.exact(0)
+        return Budget(gpu.name, total, gpu.memory.free_bytes, None, None, (), none, 0, given, basis, sources)
     if total is None:
         raise unknown_total(gpu)
     usable = _usable(gpu, total, utilization)

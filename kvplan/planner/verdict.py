@@ -10,7 +10,7 @@ from kvplan.errors import InputError
 from kvplan.footprint import cache_plan
 from kvplan.planner.budget import Budget, Range, card_budget, given_budget
 from kvplan.planner.fit import longest_context, most_sequences
-from kvplan.question import Question, Subject
+from kvplan.question import Question, Subject, value_format
 from kvplan.record import Record
 from kvplan.results import DraftResult, GpuResult, OverheadResult
 from kvplan.weights import weights_on_rank
@@ -40,7 +40,7 @@ def _draft(question: Question, asked: Subject) -> Subject | None:
             "add --gpu, for example --gpu h100",
         )
     spec, found = model_named(question.draft, question.specs, question.online)
-    workload = asked.workload.replace(mtp=0, ep=1, encoder_tokens=None)
+    workload = asked.workload.replace(mtp=0, ep=1, encoder_tokens=None, v_dtype=value_format(question, spec))
     return Subject(spec, found, workload, cache_plan(spec, workload), None, ())
 
 
