@@ -91,7 +91,7 @@ def filled(tiny: Tiny, dtype: str, batch: int, context: int, first: int, cache: 
     for step in [first] + [1] * (context - first):
         held = _forward(tiny, model, held, ids[:, done : done + step], done)
         done += step
-    return [held, _module_states(model)] if tiny.feed == "module state" else held
+    return [held, module_states(model)] if tiny.feed == "module state" else held
 
 
 def _forward(tiny: Tiny, model: Any, held: Any, piece: torch.Tensor, done: int) -> Any:
@@ -110,7 +110,7 @@ def _forward(tiny: Tiny, model: Any, held: Any, piece: torch.Tensor, done: int) 
     return model(piece, cache=held, use_cache=True).cache
 
 
-def _module_states(model: Any) -> list[Any]:
+def module_states(model: Any) -> list[Any]:
     """States that modules hold themselves, taken from them so that the next run starts anew."""
     taken = []
     for module in model.modules():
