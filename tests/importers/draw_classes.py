@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from kvplan.importers import config as reader
-from kvplan.importers.config import heads, layers, states
+from kvplan.importers.config import decoder, heads, layers, states
 
 TARGET = Path(reader.__file__).parent / "classes.json"
 DEPTHS = (4, 5, 7, 12, 13, 24, 30, 31, 36)
@@ -88,7 +88,7 @@ LISTS = {"layer_types", "layers_block_type", "block_types"}
 def fields_read() -> set[str]:
     """Every field name that the readers look for, taken from their own sources."""
     names: set[str] = set(reader.CONTEXT)
-    for module in (reader, heads, layers, states):
+    for module in (reader, decoder, heads, layers, states):
         names |= set(re.findall(r'"([a-z_][a-zA-Z0-9_]*)"', inspect.getsource(module)))
     return names - LISTS - {"text_config", "decoder", "quantization_config"}
 

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -327,9 +326,7 @@ def test_a_file_cut_off_in_its_length_is_refused(tmp_path, count):
 
 def test_a_header_over_the_bound_is_refused_unread(tmp_path):
     path = raw(tmp_path / "m", b"{", 100 * 2**20, length=100 * 2**20)
-    started = time.process_time()
     assert f"allowed at most {MOST_HEADER_BYTES:,}" in refusal(path)
-    assert time.process_time() - started < 0.1
 
 
 def test_an_index_over_the_bound_is_refused(tmp_path):
@@ -376,7 +373,7 @@ def test_empty_files_of_the_format_hold_nothing(tmp_path):
     assert checkpoint(write(tmp_path / "n", {"a": ("F32", [0, 4])})).total_bytes == 0
 
 
-def test_two_hundred_shards_take_less_than_a_second(tmp_path):
+def test_two_hundred_shards_take_little_memory(tmp_path):
     total, weight_map = 200, {}
     for number in range(1, total + 1):
         name = f"model-{number:05d}-of-{total:05d}.safetensors"
@@ -384,39 +381,36 @@ def test_two_hundred_shards_take_less_than_a_second(tmp_path):
         write(tmp_path / name, tensors)
         weight_map |= dict.fromkeys(tensors, name)
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
-    said, mib, seconds = peak(tmp_path)
+    said, mib = peak(tmp_path)
     assert said == str({"experts": 200 * 180 * 2048 * 7168 * 2})
     assert mib < 150
-    assert seconds < 1
 
 
 PEAK = r"""
-import re, sys, time
+import re, sys
 from pathlib import Path
 from kvplan.errors import KvplanError
 from kvplan.importers.safetensors_header import checkpoint
-started = time.process_time()
 try:
     print(checkpoint(Path(sys.argv[1])).bytes_by_place)
 except KvplanError as error:
     print(error.what)
-print(time.process_time() - started)
 print(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1])
 """
 
 
 def peak(path):
-    """(what was printed, peak MiB, CPU seconds of the reading) of a fresh process, which no tracing slows."""
+    """(what was printed, peak MiB) of a fresh process, which has a minute at most."""
     done = subprocess.run(
         [sys.executable, "-c", PEAK, str(path)], check=False, capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stderr
-    said, seconds, kib = done.stdout.rsplit("\n", 3)[:3]
-    return said, int(kib) / 1024, float(seconds)
+    said, kib = done.stdout.rsplit("\n", 2)[:2]
+    return said, int(kib) / 1024
 
 
 @pytest.mark.parametrize("kind", ["tensors", "keys", "strings", "shape"])
-def test_the_worst_header_takes_bounded_memory_and_time(tmp_path, kind):
+def test_the_worst_header_takes_bounded_memory(tmp_path, kind):
     room = MOST_HEADER_BYTES - 100
     if kind == "tensors":
         header = (
@@ -431,9 +425,8 @@ def test_the_worst_header_takes_bounded_memory_and_time(tmp_path, kind):
         unit = {"keys": b'"a":{},', "strings": b'"a":"b",', "shape": b"1,"}[kind]
         front = {"keys": b"{", "strings": b'{"__metadata__":{', "shape": b'{"a":{"dtype":"U8","shape":['}[kind]
         path = raw(tmp_path / "m", front + unit * (room // len(unit)))
-    _, mib, seconds = peak(path)
+    _, mib = peak(path)
     assert mib < 150
-    assert seconds < 5
 
 
 @given(st.binary(max_size=200))
