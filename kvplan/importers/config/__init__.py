@@ -90,7 +90,10 @@ def read_config(values: Any, source: str, name: str = "imported") -> Imported:
     spec: dict[str, Any] = {"name": name, **_facts(values, fields, notes)}
     for needed in (*known.get("requires", ()), *classes.get(str(values.get("model_type")), {}).get("requires", ())):
         if needed not in text and any(name in text for name in WIDTH):
-            raise fields.refuse(needed, None, "and its class works it out from the width in a way of its own")
+            raise NotCountableError(
+                f"{source}: {needed}: missing, and its class works it out in a way of its own",
+                "write a spec by hand: docs/spec.md",
+            )
     if isinstance(built := values.get("architectures"), list) and any(str(n).endswith(ENCODERS) for n in built[:8]):
         raise fields.refuse("architectures", built[0], "which generates nothing and keeps no cache")
     _check_strays(fields, text, known)
