@@ -86,3 +86,27 @@ def test_what_is_no_file_is_refused(kind: str, tmp_path: Path) -> None:
         os.mkfifo(path)
     with pytest.raises(InputError):
         read_source(str(path) if kind != "folder" else str(tmp_path))
+
+
+def test_layers_that_differ_in_one_field_of_many_stay_apart() -> None:
+    """However long what a layer is told apart by, two windows are two kinds."""
+    alike = {"head_dim": 128, "num_attention_heads": 64, "num_key_value_heads": 8, "qk_rope_head_dim": 64}
+    windows = [1024, 2048, 4096, 2048]
+    config = {
+        "model_type": "gemma4_text",
+        "architectures": ["Gemma4ForCausalLM"],
+        "num_hidden_layers": 4,
+        "layer_types": ["sliding_attention", "sliding_attention", "sliding_attention", "full_attention"],
+        "per_layer_config": {str(i): {**alike, "sliding_window": window} for i, window in enumerate(windows)},
+    }
+    runs = read_config(config, "config.json").spec.runs
+    assert [kind.window for count, layer in runs for kind in layer.kinds for _ in range(count)] == windows
+
+
+@pytest.mark.parametrize(
+    ("model_type", "field"),
+    [("llama", "num_key_value_heads"), ("bart", "decoder_layers"), ("whisper", "decoder_layers"), ("t5", "num_decoder_layers")],
+)  # fmt: skip
+def test_a_count_of_nothing_is_not_taken_for_another_count(model_type: str, field: str) -> None:
+    with pytest.raises(InputError, match="found 0"):
+        read_config({"model_type": model_type, field: 0}, "config.json")

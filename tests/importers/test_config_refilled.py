@@ -1,6 +1,6 @@
 """A fixed sample of the recorded caches, filled again by the installed library: the records are what it does.
 
-`python tests/importers/refill.py` fills them all, in minutes.
+`python tests/importers/refill.py` fills all that token ids alone can fill.
 """
 
 from __future__ import annotations

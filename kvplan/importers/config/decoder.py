@@ -37,9 +37,6 @@ def decoder_spec(fields: Fields, known: dict[str, Any]) -> dict[str, Any]:
         count = len(fields.values["hybrid_override_pattern"])
     if not count:
         count = fields.need(*LAYERS)
-    passes = fields.number("num_layers_per_stack") and known.get("passes")
-    if passes:
-        count = fields.need(*LAYERS)
     words = layer_words(fields, count, {**known.get("layers", {}), "windows": known.get("windows")})
     words = _indexers(fields, words)
     overrides = _overrides(fields, count)
@@ -49,13 +46,12 @@ def decoder_spec(fields: Fields, known: dict[str, Any]) -> dict[str, Any]:
     if "sliding" in words and fields.find("use_bidirectional_attention") in (True, "all"):
         raise fields.refuse("use_bidirectional_attention", True, "which changes how far its windows reach")
     kinds: dict[str, Any] = {}
+    names: dict[str, str] = {}
     pattern = []
     for index, word in enumerate(words):
-        key = (
-            word
-            if index not in overrides
-            else f"{word}-{'-'.join(f'{k}{v}' for k, v in sorted(overrides[index].items()))}"[:90]
-        )
+        own = overrides.get(index)
+        told_apart = word if own is None else f"{word} {sorted(own.items())}"
+        key = names.setdefault(told_apart, word if own is None else f"{word}-{len(names) + 1}")
         if key not in kinds:
             kinds[key] = _kinds(_with(fields, overrides.get(index, {})), word, known)
         pattern.append(key)
@@ -245,9 +241,10 @@ DECODER_HEADS = ("decoder_attention_heads", "num_decoder_attention_heads", "deco
 def encoder_decoder_spec(fields: Fields, known: dict[str, Any]) -> dict[str, Any]:
     """Decoder layers with self-attention and attention over the encoder's output."""
     heeds = set(known.get("heeds", ()))
-    layers = fields.number(*DECODER_LAYERS) or fields.need(*LAYERS)
+    layers = fields.need(*(LAYERS if fields.number(*DECODER_LAYERS) is None else DECODER_LAYERS))
     heads = fields.need(*(DECODER_HEADS if heeds & set(DECODER_HEADS) else HEADS))
-    kv = fields.number("decoder_num_key_value_heads") or heads
+    own_kv = fields.number("decoder_num_key_value_heads")
+    kv = heads if own_kv is None else fields.need("decoder_num_key_value_heads")
     width = fields.number("head_dim", "d_kv") or fields.need("d_model", "hidden_size") // heads
     own = sized_kind(heads, kv, width)
     cross = {"type": "cross", "heads": heads, "kv_heads": kv, "head_dim": width}

@@ -41,10 +41,6 @@ class Fields:
                 return self.defaults[name]
         return None
 
-    def given(self, name: str) -> bool:
-        """True when the published config has the field, null or not."""
-        return name in self.values
-
     def number(self, *names: str) -> int | None:
         """A whole number, or None where no spelling of it is given.
 

@@ -50,7 +50,7 @@ def kv_heads(fields: Fields, heads: int) -> int:
         return 1
     if fields.find("multi_query") is False or fields.find("multi_query_attention") is False:
         return heads
-    return fields.number(*KV_HEADS) or heads
+    return heads if fields.number(*KV_HEADS) is None else fields.need(*KV_HEADS)
 
 
 def head_dim(fields: Fields, heads: int) -> int:
