@@ -66,7 +66,7 @@ def size(
     engine_options: dict[str, Any] | None = None,
     gpu: str | Gpu | None = None,
     count: int | None = None,
-    utilization: float | str = "0.92",
+    utilization: float | str | None = None,
     weights: str | int | None = None,
     available_bytes: int | str | None = None,
     reserve: int | str = 0,
@@ -132,7 +132,7 @@ def _question(source: Model, **options: Any) -> Question:
     if type(options.get("weights")) is int:
         options["weights"] = str(options["weights"])
     _check_texts(options)
-    if "utilization" in options:
+    if options.get("utilization") is not None:
         options["utilization"] = _share(options["utilization"])
     engine_options = options.pop("engine_options", None) or {}
     if not isinstance(engine_options, dict):

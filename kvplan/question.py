@@ -31,6 +31,7 @@ class Question(Record):
 
     model: a spec, or what names one. ctx: tokens, text such as `128k`, `max`, or None for the maximum.
     gpu, engine, draft: what names them, or None. count: cards, None for tp x pp x dp.
+    lenient: an engine that refuses this workload is an answer (its reason), not an error.
     """
 
     model: str | ModelSpec
@@ -52,7 +53,7 @@ class Question(Record):
     engine_options: tuple[str, ...] = ()
     gpu: str | Gpu | None = None
     count: int | None = None
-    utilization: Fraction = Fraction("0.92")
+    utilization: Fraction | None = None
     weights: str | None = None
     available_bytes: int | None = None
     reserve_bytes: int = 0
@@ -60,6 +61,7 @@ class Question(Record):
     specs: str | None = None
     online: bool = False
     formula: bool = False
+    lenient: bool = False
 
 
 class Subject(Record):
@@ -82,7 +84,7 @@ class Subject(Record):
             return int(self.plan.rank_bytes(context, batch, prefix))
         changed = self.workload.replace(context=context, batch=batch, prefix=prefix)
         try:
-            return self.engine.reserve(self.spec, changed).reserved_bytes
+            return self.engine.reserve(self.spec, changed).least_budget_bytes
         except KvplanError:
             return REFUSED_BYTES
 

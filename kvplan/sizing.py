@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from kvplan.catalogue import Found
+from kvplan.errors import InputError, NotCountableError
 from kvplan.question import Question, Subject, subject
 from kvplan.results import ComputeResult, SizeResult, WorkloadResult
 from kvplan.units import iec
@@ -21,11 +22,14 @@ def size_answer(question: Question) -> SizeResult:
     Raises: InputError for bad input, NotCountableError for what cannot be counted.
     """
     asked = subject(question)
+    refused = _refusal(asked) if question.lenient else None
+    if refused is not None:
+        question, asked = question.replace(engine=None, engine_options=()), asked.replace(engine=None)
     spec, workload, plan = asked.spec, asked.workload, asked.plan
     prefix = workload.prefix
     total = int(plan.total_bytes(workload.context, workload.batch, prefix))
-    reservation = asked.engine.reserve(spec, workload) if asked.engine else None
-    verdict = _verdict(question, asked, reservation)
+    verdict = _verdict(question, asked)
+    reservation = verdict.reservation if verdict else asked.engine.reserve(spec, workload) if asked.engine else None
     return SizeResult(
         model=spec.name,
         found_through=_found_through(question, asked.found),
@@ -37,7 +41,7 @@ def size_answer(question: Question) -> SizeResult:
         per_rank_bytes=int(plan.rank_bytes(workload.context, workload.batch, prefix)),
         copied_bytes=plan.copied_bytes(workload.context, workload.batch, prefix),
         parts=tuple(plan.parts(workload.context, workload.batch, prefix)),
-        engine=_engine_result(reservation),
+        engine=refused or _engine_result(reservation),
         gpu=verdict.gpu if verdict else None,
         draft=verdict.draft if verdict else None,
         formula=_formula(question, asked),
@@ -80,6 +84,18 @@ def _workload_result(asked: Subject) -> WorkloadResult:
         prefix=w.prefix,
         encoder_tokens=asked.plan.encoder_tokens,
     )
+
+
+def _refusal(asked: Subject) -> dict[str, Any] | None:
+    """The engine's part of an answer where the engine does not take this workload; None where it does."""
+    if asked.engine is None:
+        return None
+    try:
+        asked.engine.reserve(asked.spec, asked.workload)
+    except (InputError, NotCountableError) as error:
+        name, version = asked.engine.engine.NAME, asked.engine.version
+        return {"name": name, "version": version, "reserved_bytes": None, "refused": error.what, "reasons": []}
+    return None
 
 
 def _engine_result(reservation: Reservation | None) -> dict[str, Any] | None:
@@ -125,13 +141,13 @@ def _notes(asked: Subject) -> list[str]:
     return notes
 
 
-def _verdict(question: Question, asked: Subject, reservation: Reservation | None) -> Verdict | None:
-    """Does it fit: asked only where a GPU, a budget or a draft model is named."""
-    if question.gpu is None and question.available_bytes is None and question.draft is None:
+def _verdict(question: Question, asked: Subject) -> Verdict | None:
+    """Does it fit: asked only where a GPU, a budget, a draft model or an engine that may state one is named."""
+    if question.gpu is None and question.available_bytes is None and question.draft is None and asked.engine is None:
         return None
     from kvplan.planner.verdict import verdict
 
-    return verdict(question, asked, reservation)
+    return verdict(question, asked)
 
 
 def _compute(question: Question, asked: Subject) -> ComputeResult:

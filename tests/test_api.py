@@ -166,7 +166,6 @@ BAD: list[dict[str, Any]] = [
     {"gpu": "h1000"},
     {"gpu": "h100", "utilization": 0},
     {"gpu": "h100", "utilization": 1.1},
-    {"gpu": "h100", "utilization": None},
     {"gpu": "h100", "utilization": float("nan")},
     {"gpu": "h100", "weights": 1.5},
     {"gpu": "h100", "weights": -1},

@@ -29,7 +29,7 @@ def command(
     engine: o.Engine = None,
     engine_options: o.EngineOptions = None,
     count: o.Count = None,
-    utilization: o.Utilization = "0.92",
+    utilization: o.Utilization = None,
     weights: o.WeightsOption = None,
     available_bytes: o.AvailableBytes = None,
     reserve: o.Reserve = None,
@@ -67,6 +67,7 @@ def command(
         tp,
         pp,
         engine,
+        engine_options,
         o.gpus_named(gpu, hints),
     )
     fixed = fixed_options(

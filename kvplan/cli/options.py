@@ -120,7 +120,7 @@ Engine = Annotated[
     str | None,
     _option(
         "--engine",
-        help="NAME[@VERSION] of an engine whose reservation to show beside the need.",
+        help="NAME[@VERSION] of an engine whose reservation to show beside the need; all for every engine.",
         metavar="ENGINE,...",
     ),
 ]
@@ -143,8 +143,12 @@ GpuOption = Annotated[
 ]
 Count = Annotated[str | None, _option("--count", help="Cards. Default: tp x pp x dp.", metavar="N")]
 Utilization = Annotated[
-    str,
-    _option("--utilization", help="Share of the card's memory that may be used. Default: 0.92.", metavar="SHARE"),
+    str | None,
+    _option(
+        "--utilization",
+        help="Share of the card's memory that may be used. Default: the engine's own, else 0.92.",
+        metavar="SHARE",
+    ),
 ]
 WeightsOption = Annotated[
     str | None,
@@ -281,6 +285,35 @@ def inline(
         window=tokens(window, "--window") if window else None,
         dtype=dtype or "bf16",
     )
+
+
+def all_engines(text: str | None) -> bool:
+    """True where `--engine` asks for every engine: those that refuse the workload then say so in their row."""
+    return "all" in listed(text)
+
+
+def engines_named(text: str | None, pairs: list[str] | None) -> list[tuple[str | None, tuple[str, ...] | None]]:
+    """The engines of `--engine`, each with those of the `-E` pairs that it takes; None for all of the pairs.
+
+    `all` is every engine of the roster, the architecture's need first. Of several engines each takes the
+    options it knows; an option that none of them knows is an error.
+    """
+    named = listed(text)
+    if len(named) == 1 and named[0] != "all":
+        return [(named[0], None)]
+    from kvplan.engine import ENGINES, engine_named, options_known
+
+    names = [name for item in named for name in (ENGINES if item == "all" else [item]) if name is not None]
+    for name in names:
+        engine_named(name)
+    known = {name: options_known(name, pairs or ()) for name in names}
+    for pair in pairs or ():
+        if not any(pair in taken for taken in known.values()):
+            raise InputError(
+                f"-E: found {quoted(pair)}, which none of {', '.join(names)} takes",
+                "`kvplan show ENGINE` lists an engine's options",
+            )
+    return list(known.items())
 
 
 def gpus_named(text: str | None, hints: list[str]) -> list[Any]:

@@ -35,7 +35,7 @@ def command(
     engine_options: o.EngineOptions = None,
     gpu: o.GpuOption = None,
     count: o.Count = None,
-    utilization: o.Utilization = "0.92",
+    utilization: o.Utilization = None,
     weights: o.WeightsOption = None,
     available_bytes: o.AvailableBytes = None,
     reserve: o.Reserve = None,
@@ -78,6 +78,7 @@ def command(
         tp,
         pp,
         engine,
+        engine_options,
         o.gpus_named(gpu, hints),
     )
     fixed = fixed_options(
@@ -98,7 +99,8 @@ def command(
         specs,
         online,
     )
-    results = [size_answer(question(combination, fixed, formula)) for combination in o.combinations(**axes)]
+    lenient = o.all_engines(engine)
+    results = [size_answer(question(combination, fixed, formula, lenient)) for combination in o.combinations(**axes)]
     from kvplan.report.size_view import size_report
 
     emit(size_report(results, shown), name, output, no_color)
@@ -119,6 +121,7 @@ def workload_axes(
     tp: str | None,
     pp: str | None,
     engine: str | None,
+    engine_options: list[str] | None,
     gpus: list[Any],
 ) -> dict[str, list[Any]]:
     """The options that take lists, as the axes of the result rows.
@@ -145,7 +148,7 @@ def workload_axes(
         "policy": policy or ["full"],
         "tp": o.numbers(tp, "--tp", most=65_536),
         "pp": o.numbers(pp, "--pp", most=10_000),
-        "engine": o.listed(engine),
+        "engine": o.engines_named(engine, engine_options),
         "gpu": gpus,
     }
     axes["dtypes"] = [(k_dtype, v_dtype)] if kv_dtype is None else [(item, item) for item in o.listed(kv_dtype)]
@@ -162,7 +165,7 @@ def fixed_options(
     encoder_tokens: str | None,
     engine_options: list[str] | None,
     count: str | None,
-    utilization: str,
+    utilization: str | None,
     weights: str | None,
     available_bytes: str | None,
     reserve: str | None,
@@ -181,7 +184,7 @@ def fixed_options(
         "encoder_tokens": None if encoder_tokens is None else tokens(encoder_tokens, "--encoder-tokens"),
         "engine_options": tuple(engine_options or ()),
         "count": None if count is None else whole_number(count, "--count", most=65_536),
-        "utilization": o.share(utilization, "--utilization"),
+        "utilization": None if utilization is None else o.share(utilization, "--utilization"),
         "weights": weights,
         "available_bytes": o.optional_bytes(available_bytes, "--available-bytes"),
         "reserve_bytes": o.optional_bytes(reserve, "--reserve") or 0,
@@ -191,11 +194,17 @@ def fixed_options(
     }
 
 
-def question(combination: dict[str, Any], fixed: dict[str, Any], formula: bool = False) -> Question:
+def question(
+    combination: dict[str, Any], fixed: dict[str, Any], formula: bool = False, lenient: bool = False
+) -> Question:
     """One row's question."""
     k_dtype, v_dtype = combination["dtypes"]
-    single = {key: value for key, value in combination.items() if key != "dtypes"}
-    return Question(**single, **fixed, k_dtype=k_dtype, v_dtype=v_dtype, formula=formula)
+    single = {key: value for key, value in combination.items() if key not in ("dtypes", "engine")}
+    name, pairs = combination["engine"]
+    options = {**fixed, "engine_options": fixed["engine_options"] if pairs is None else pairs}
+    return Question(
+        **single, **options, engine=name, k_dtype=k_dtype, v_dtype=v_dtype, formula=formula, lenient=lenient
+    )
 
 
 def print_schema(name: str) -> int:

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from kvplan.engine import EngineOption, Reservation
+from kvplan.account import Account, Device, general_account
+from kvplan.engine import EngineOption, Options, Reservation
 from kvplan.footprint import cache_plan
 from kvplan.spec import ModelSpec
 from kvplan.workload import Workload
@@ -31,11 +32,7 @@ class Ideal:
     }
 
     def reserve(
-        self,
-        spec: ModelSpec,
-        workload: Workload,
-        options: Mapping[str, int | bool | str],
-        version: str,
+        self, spec: ModelSpec, workload: Workload, options: Options, version: str, budget_bytes: int | None = None
     ) -> Reservation:
         """The footprint of the fullest rank."""
         block = int(options.get("block_size", workload.prefix_block))
@@ -44,7 +41,15 @@ class Ideal:
         reserved = int(plan.rank_bytes(workload.context, workload.batch, shared))
         return Reservation(self.NAME, version, reserved, {"block_size": block})
 
-    def dip_tokens(self, spec: ModelSpec, workload: Workload, options: Mapping[str, int | bool | str]) -> int:
+    def given_budget(self, spec: ModelSpec, workload: Workload, options: Options, version: str) -> int | None:
+        """None: no option of its own states a budget."""
+        return None
+
+    def account(self, spec: ModelSpec, workload: Workload, options: Options, version: str, device: Device) -> Account:
+        """The general account: a share of the card, less weights and known overheads."""
+        return general_account(device)
+
+    def dip_tokens(self, spec: ModelSpec, workload: Workload, options: Options) -> int:
         """As the footprint's own: formats with a residual fall back when it is flushed."""
         return cache_plan(spec, workload).dip_tokens()
 

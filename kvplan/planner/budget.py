@@ -1,42 +1,18 @@
 """What one card has left for the cache: total, usable, minus weights, overheads and reserve.
 
-Every step keeps a best estimate with its low and high bound; where nothing is estimated the
-three are equal and the figure is exact.
+The steps between the total and the budget are an engine's own (`account`), or the general ones; see `kvplan.account`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 
+from kvplan.account import Account, Device, Overhead, Range, general_account
 from kvplan.catalogue import overheads_text, unknown_total
 from kvplan.gpu import Gpu
 from kvplan.record import Record
 from kvplan.weights import Weights
-
-DEFAULT_UTILIZATION = Fraction("0.92")
-
-
-class Range(Record):
-    """A figure in bytes with its bounds, and how sure it is: exact, measured or assumed."""
-
-    best: int
-    low: int
-    high: int
-    confidence: str
-
-    @classmethod
-    def exact(cls, value: int) -> Range:
-        """A figure without an error bar."""
-        return cls(value, value, value, "exact")
-
-
-class Overhead(Record):
-    """One named thing between usable memory and the cache, on one card."""
-
-    name: str
-    bytes: Range
-    note: str
-    sources: tuple[str, ...]
 
 
 class Budget(Record):
@@ -56,7 +32,7 @@ class Budget(Record):
 
 
 def given_budget(available_bytes: int) -> Budget:
-    """The KV budget that `--available-bytes` states outright."""
+    """The KV budget that `--available-bytes` or an option of the engine states outright."""
     exact = Range.exact(available_bytes)
     return Budget(None, None, None, None, None, (), Range.exact(0), 0, exact, "given on the command line", ())
 
@@ -66,14 +42,15 @@ def card_budget(
     weights: Weights | None,
     draft: Weights | None,
     cards: int,
-    utilization: Fraction,
+    utilization: Fraction | None,
     reserve_bytes: int,
     available_bytes: int | None,
+    account: Callable[[Device], Account] = general_account,
 ) -> Budget:
     """What `gpu` leaves for the cache when `cards` of them form one replica.
 
     `kv` is None where the weights are unknown. `available_bytes` stands for what is left after weights,
-    overheads and reserve, none of which is then taken off or told.
+    overheads and reserve, none of which is then taken off or told. account: the engine's own rule.
 
     Raises: NotCountableError when the device's total is unknown and no budget is given.
     """
@@ -86,27 +63,29 @@ def card_budget(
         return Budget(gpu.name, total, gpu.memory.free_bytes, None, None, (), none, 0, given, basis, sources)
     if total is None:
         raise unknown_total(gpu)
-    usable = _usable(gpu, total, utilization)
-    overheads = _overheads(cards, total.best - usable.best)
-    kv = None
-    if held is not None:
-        taken = [held, draft_held, *(o.bytes for o in overheads), Range.exact(reserve_bytes)]
-        kv = Range(
-            usable.best - sum(t.best for t in taken),
-            usable.low - sum(t.high for t in taken),
-            usable.high - sum(t.low for t in taken),
-            "assumed",
+    found = account(
+        Device(
+            gpu.name,
+            total,
+            _ceilings(gpu),
+            cards,
+            held or Range.exact(0),
+            draft_held,
+            reserve_bytes,
+            utilization,
+            _runtime(cards),
         )
+    )
     return Budget(
         gpu.name,
         total,
         gpu.memory.free_bytes,
-        usable,
+        found.usable,
         held,
-        overheads,
+        found.overheads,
         draft_held,
         reserve_bytes,
-        kv,
+        found.kv if held is not None else None,
         basis,
         sources,
     )
@@ -131,28 +110,21 @@ def _total(gpu: Gpu) -> Range | None:
     )
 
 
-def _usable(gpu: Gpu, total: Range, utilization: Fraction) -> Range:
-    """The utilisation's share of the total, less what a unified memory or its other tenants keep."""
-    ceilings = [gpu.memory.unified.usable_bytes] if gpu.memory.unified and gpu.memory.unified.usable_bytes else []
-    if gpu.memory.free_bytes is not None:
-        ceilings.append(gpu.memory.free_bytes)
-
-    def share(value: int) -> int:
-        return min([value * utilization.numerator // utilization.denominator, *ceilings])
-
-    return Range(share(total.best), share(total.low), share(total.high), total.confidence)
+def _ceilings(gpu: Gpu) -> tuple[int, ...]:
+    """What a unified memory or its other tenants leave, where that is known."""
+    unified = gpu.memory.unified.usable_bytes if gpu.memory.unified else None
+    return tuple(limit for limit in (unified, gpu.memory.free_bytes) if limit is not None)
 
 
-def _overheads(cards: int, left_free: int) -> tuple[Overhead, ...]:
-    found = []
-    for entry in overheads_text():
-        if entry["applies"] == "multi_gpu" and cards == 1:
-            continue
-        taken = Range(entry["best_bytes"], entry["low_bytes"], entry["high_bytes"], entry["confidence"])
-        if entry["name"] == "runtime_context":  # it lives in the share that utilisation leaves free
-            best, low, high = (max(0, value - left_free) for value in (taken.best, taken.low, taken.high))
-            taken = Range(best, low, high, taken.confidence)
-            if not taken.high:
-                continue
-        found.append(Overhead(entry["name"], taken, entry["note"], tuple(entry["sources"])))
-    return tuple(found)
+def _runtime(cards: int) -> tuple[Overhead, ...]:
+    """The shipped overheads that apply to a replica of `cards` cards."""
+    return tuple(
+        Overhead(
+            entry["name"],
+            Range(entry["best_bytes"], entry["low_bytes"], entry["high_bytes"], entry["confidence"]),
+            entry["note"],
+            tuple(entry["sources"]),
+        )
+        for entry in overheads_text()
+        if cards > 1 or entry["applies"] != "multi_gpu"
+    )

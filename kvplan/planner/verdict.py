@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from kvplan.account import Account, Device, Range, general_account
 from kvplan.catalogue import gpu_named, model_named
 from kvplan.errors import InputError
 from kvplan.footprint import cache_plan
-from kvplan.planner.budget import Budget, Range, card_budget, given_budget
+from kvplan.planner.budget import Budget, card_budget, given_budget
 from kvplan.planner.fit import longest_context, most_sequences
 from kvplan.question import Question, Subject, value_format
 from kvplan.record import Record
@@ -21,9 +22,13 @@ if TYPE_CHECKING:
 
 
 class Verdict(Record):
-    """The card's part of an answer, with bounds and confidence by key, and notes in words."""
+    """The card's part of an answer, with bounds and confidence by key, and notes in words.
+
+    reservation: what the engine takes, with the figures that follow from the budget.
+    """
 
     gpu: GpuResult
+    reservation: Reservation | None
     draft: DraftResult | None
     bounds: dict[str, Any]
     confidence: dict[str, str]
@@ -49,17 +54,34 @@ def _draft_bytes(draft: Subject, workload: Workload) -> tuple[int, int]:
     return int(draft.plan.total_bytes(*lengths)), int(draft.plan.rank_bytes(*lengths))
 
 
-def budget(question: Question, asked: Subject, draft: Subject | None) -> Budget:
+def stated_bytes(question: Question, asked: Subject) -> int | None:
+    """The budget that is stated outright, by `--available-bytes` or by an option of the engine."""
+    if asked.engine is None:
+        return question.available_bytes
+    given = asked.engine.given_budget(asked.spec, asked.workload)
+    if given is not None and question.available_bytes is not None and given != question.available_bytes:
+        raise InputError(
+            f"--available-bytes: found {question.available_bytes:,}, but an option of {asked.engine.engine.NAME} makes it {given:,}",
+            "give one of them",
+        )
+    return question.available_bytes if given is None else given
+
+
+def budget(question: Question, asked: Subject, draft: Subject | None, stated: int | None) -> Budget:
     """The KV budget of one card, step by step."""
     if question.gpu is None:
-        assert question.available_bytes is not None
-        return given_budget(question.available_bytes)
+        assert stated is not None
+        return given_budget(stated)
     gpu = gpu_named(question.gpu) if isinstance(question.gpu, str) else question.gpu
     weights = weights_on_rank(asked.spec, asked.workload, question.weights)
     draft_weights = weights_on_rank(draft.spec, draft.workload, None) if draft else None
     if draft and draft_weights is None:
         raise InputError(f"--draft: the parameters of {draft.spec.name} are not known", "add `parameters:` to its spec")
     cards = asked.workload.ranks * (asked.workload.dp if asked.workload.ep > 1 else 1)
+
+    def account(device: Device) -> Account:
+        return asked.engine.account(asked.spec, asked.workload, device) if asked.engine else general_account(device)
+
     return card_budget(
         gpu,
         weights,
@@ -67,31 +89,44 @@ def budget(question: Question, asked: Subject, draft: Subject | None) -> Budget:
         cards,
         question.utilization,
         question.reserve_bytes,
-        question.available_bytes,
+        stated,
+        account,
     )
 
 
-def verdict(question: Question, asked: Subject, reservation: Reservation | None) -> Verdict:
-    """Whether the workload fits the card or budget that `question` names, and what would.
+def verdict(question: Question, asked: Subject) -> Verdict | None:
+    """Whether the workload fits the card or budget that `question` names, and what would; None where it names none.
 
     Raises: InputError when the weights are not known and would decide; NotCountableError when the
     card's total is not known.
     """
     draft = _draft(question, asked)
-    card = budget(question, asked, draft)
+    stated = stated_bytes(question, asked)
+    if question.gpu is None and stated is None:
+        return None
+    card = budget(question, asked, draft, stated)
     w = asked.workload
-    kv = reservation.reserved_bytes if reservation else int(asked.plan.rank_bytes(w.context, w.batch, w.prefix))
     draft_kv = _draft_bytes(draft, w)[1] if draft else 0
+    reservation = _reservation(asked, card.kv.best - draft_kv if card.kv else None)
+    held = int(asked.plan.rank_bytes(w.context, w.batch, w.prefix))
+    kv = reservation.reserved_bytes if reservation else held
     if card.kv is None:
-        return _without_weights(asked, card, kv)
+        return _without_weights(asked, card, kv, reservation)
+    least = reservation.least_budget_bytes if reservation else kv
     weigh = _joint_weigh(asked, draft)
     searched = {edge: _search(asked, draft, weigh, getattr(card.kv, edge)) for edge in _edges(card.kv)}
     longest, most = searched["best"]
-    fits = kv + draft_kv <= card.kv.best
+    fits = least + draft_kv <= card.kv.best
     result = _gpu_result(asked, card, kv, draft_kv, fits, longest, most)
     bounds, confidence = _bounds(card, kv + draft_kv, searched)
+    if reservation:
+        _add_engine_bounds(asked, card.kv, draft_kv, reservation, bounds, confidence)
     notes = []
-    low_fits, high_fits = kv + draft_kv <= card.kv.low, kv + draft_kv <= card.kv.high
+    if not fits and kv + draft_kv <= card.kv.best:
+        notes.append(
+            f"the cache would fit, but {reservation.engine if reservation else 'the engine'} needs {least - kv:,} bytes more to start"
+        )
+    low_fits, high_fits = least + draft_kv <= card.kv.low, least + draft_kv <= card.kv.high
     if low_fits != high_fits:
         verdict = "fits" if fits else "does not fit"
         notes.append(
@@ -99,7 +134,35 @@ def verdict(question: Question, asked: Subject, reservation: Reservation | None)
         )
         bounds["gpu.fits"] = (low_fits, high_fits)
     beside = DraftResult(draft.spec.name, *_draft_bytes(draft, w)) if draft else None
-    return Verdict(result, beside, bounds, confidence, tuple(notes))
+    return Verdict(result, reservation, beside, bounds, confidence, tuple(notes))
+
+
+def _reservation(asked: Subject, budget_bytes: int | None) -> Reservation | None:
+    if asked.engine is None:
+        return None
+    room = None if budget_bytes is None else max(0, budget_bytes)
+    return asked.engine.reserve(asked.spec, asked.workload, room)
+
+
+def _add_engine_bounds(
+    asked: Subject,
+    kv: Range,
+    draft_kv: int,
+    best: Reservation,
+    bounds: dict[str, Any],
+    confidence: dict[str, str],
+) -> None:
+    """Bounds of the engine's figures that follow from an estimated budget: the same at its two ends."""
+    if kv.low == kv.high:
+        return
+    low, high = (_reservation(asked, edge - draft_kv) for edge in (kv.low, kv.high))
+    assert low is not None
+    assert high is not None
+    for key in dict.fromkeys((*low.figures, *best.figures, *high.figures)):
+        ends = low.figures.get(key), high.figures.get(key)
+        if ends[0] != ends[1] and not isinstance(best.figures.get(key), list | str):
+            bounds[f"engine.{key}"] = ends
+            confidence[f"engine.{key}"] = kv.confidence
 
 
 def _joint_weigh(asked: Subject, draft: Subject | None) -> Any:
@@ -139,7 +202,7 @@ def _edges(kv: Range) -> tuple[str, ...]:
     return ("best",) if kv.low == kv.high else ("best", "low", "high")
 
 
-def _without_weights(asked: Subject, card: Budget, kv: int) -> Verdict:
+def _without_weights(asked: Subject, card: Budget, kv: int, reservation: Reservation | None) -> Verdict:
     """The verdict where nobody knows the weights: no, when the cache alone is too large."""
     assert card.usable is not None
     if kv <= card.usable.high:
@@ -148,7 +211,8 @@ def _without_weights(asked: Subject, card: Budget, kv: int) -> Verdict:
             "add --weights BYTES, for example --weights 38GiB",
         )
     note = f"the cache alone is larger than the usable memory of {card.gpu}; the weights are not known"
-    return Verdict(_gpu_result(asked, card, kv, 0, False, None, None), None, *_bounds(card, kv, {}), (note,))
+    result = _gpu_result(asked, card, kv, 0, False, None, None)
+    return Verdict(result, reservation, None, *_bounds(card, kv, {}), (note,))
 
 
 def _gpu_result(

@@ -114,24 +114,55 @@ def _parts(result: SizeResult, unit: str) -> Grid:
 
 def _engine(result: SizeResult, unit: str) -> list[Block]:
     engine = dict(result.engine or {})
-    name, version = engine.pop("name"), engine.pop("version")
-    reserved, reasons = engine.pop("reserved_bytes"), engine.pop("reasons")
+    name, version, reserved = engine.pop("name"), engine.pop("version"), engine.pop("reserved_bytes")
+    if reserved is None:
+        return [Lines((f"{name} {version} does not take this: {engine['refused']}",))]
+    reasons = engine.pop("reasons")
     ideal = result.per_rank_bytes
-    difference = f" ({(reserved - ideal) / ideal:+.1%})" if ideal and reserved != ideal else ""
     rows = [
         ("architecture's need", in_unit(ideal, unit), f"{ideal:,}"),
         (f"reserved by {name}", in_unit(reserved, unit), f"{reserved:,}"),
     ]
+    over = difference(reserved, ideal)
     lines = [
-        f"{name} {version} reserves {in_unit(reserved, unit)} {unit}{difference} on one rank",
+        f"{name} {version} reserves {in_unit(reserved, unit)} {unit}{f' ({over})' if over else ''} on one rank",
         *(f"  {reason}" for reason in reasons),
     ]
-    figures = ", ".join(
-        f"{key} {value:,}" if isinstance(value, int) else f"{key} {value}" for key, value in engine.items()
-    )
-    if figures:
-        lines.append(f"  {figures}")
+    plain = {key: value for key, value in engine.items() if not isinstance(value, list | dict)}
+    for start in range(0, len(plain), FIGURES_ON_A_LINE):
+        some = list(plain.items())[start : start + FIGURES_ON_A_LINE]
+        lines.append("  " + ", ".join(f"{key} {figure(value)}" for key, value in some))
+    for key, items in engine.items():
+        if isinstance(items, list):
+            lines += [f"  {key}: {_nested(item)}" for item in items]
     return [Grid(("one rank", unit, "bytes"), frozenset({1, 2}), tuple(rows)), Lines(tuple(lines))]
+
+
+FIGURES_ON_A_LINE = 8
+
+
+def _nested(item: Any) -> str:
+    if not isinstance(item, dict):
+        return figure(item)
+    return ", ".join(f"{key} {figure(value)}" for key, value in item.items())
+
+
+def figure(value: Any) -> str:
+    """An engine's own figure for reading: whole numbers with separators, fractions to four places."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:,.4f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+
+
+def difference(reserved: int, ideal: int) -> str:
+    """How much more or less is reserved than needed, in per cent; nothing where they are equal.
+
+    >>> difference(1129, 1000), difference(1000, 1000)
+    ('+12.9%', '')
+    """
+    return f"{(reserved - ideal) / ideal:+,.1%}" if ideal and reserved != ideal else ""
 
 
 def unlimited(count: int | None, noun: str = "") -> str:
@@ -162,7 +193,7 @@ def _compared(results: list[SizeResult], unit: str) -> list[Block]:
     return [*blocks, grid, *([Lines(tuple(notes))] if notes else [])]
 
 
-_WORDS = frozenset({"model", "format", "policy", "engine", "gpu", "fits"})
+_WORDS = frozenset({"model", "format", "policy", "engine", "gpu", "fits", "why"})
 
 
 def _cells(result: SizeResult, unit: str, places: int) -> dict[str, str]:
@@ -183,13 +214,26 @@ def _cells(result: SizeResult, unit: str, places: int) -> dict[str, str]:
     if result.per_rank_bytes != result.total_bytes:
         cells[f"rank {unit}"] = in_unit(result.per_rank_bytes, unit, places)
     if result.engine:
-        cells["engine"] = str(result.engine["name"])
-        cells[f"reserved {unit}"] = in_unit(result.engine["reserved_bytes"], unit, places)
+        cells |= _engine_cells(result, unit, places)
     if gpu:
         cells |= {"gpu": gpu.name or "", "cards": f"{gpu.count:,}", "fits": "yes" if gpu.fits else "no"}
         if gpu.kv_budget_bytes is not None:
             cells |= {"max tokens": unlimited(gpu.max_context), "max seqs": unlimited(gpu.max_batch)}
     return cells
+
+
+def _engine_cells(result: SizeResult, unit: str, places: int) -> dict[str, str]:
+    engine = result.engine or {}
+    name = f"{engine['name']} {engine['version']}" if engine["name"] != "ideal" else "ideal"
+    reserved = engine["reserved_bytes"]
+    if reserved is None:
+        return {"engine": name, f"reserved {unit}": "-", "why": str(engine["refused"])}
+    return {
+        "engine": name,
+        f"reserved {unit}": in_unit(reserved, unit, places),
+        "over": difference(reserved, result.per_rank_bytes),
+        "why": str(next(iter(engine["reasons"]), "")),
+    }
 
 
 def _row(result: SizeResult) -> dict[str, Any]:

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kvplan
+from kvplan.account import Range
 from kvplan.catalogue import gpu_named
-from kvplan.planner.budget import Range, card_budget, given_budget
+from kvplan.planner.budget import card_budget, given_budget
 from kvplan.weights import Weights
 
 GPUS = ["h100-sxm-80gb", "h200-sxm", "rtx-4090", "mi300x", "gb10", "80GiB", "24GB", "t4"]

@@ -17,7 +17,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from kvplan.engine import EngineOption, Reservation
+from kvplan.account import Account, Device, general_account
+from kvplan.engine import EngineOption, Options, Reservation
 from kvplan.engine.transformers.dips import dynamic_steps, passed_after, quantized_steps
 from kvplan.engine.transformers.dynamic import dynamic_layer
 from kvplan.engine.transformers.held import (
@@ -41,7 +42,6 @@ from kvplan.spec import ModelSpec
 from kvplan.tensor import ITEM_BYTES, Role
 from kvplan.workload import Workload
 
-Options = Mapping[str, int | bool | str]
 CACHES = ("dynamic", "static", "quantized")
 ONLY_OF = {
     "max_cache_len": "static",
@@ -71,7 +71,9 @@ class Transformers:
         ),
     }
 
-    def reserve(self, spec: ModelSpec, workload: Workload, options: Options, version: str) -> Reservation:
+    def reserve(
+        self, spec: ModelSpec, workload: Workload, options: Options, version: str, budget_bytes: int | None = None
+    ) -> Reservation:
         """The bytes that one process holds; storage is what it reserves."""
         cache = _cache(options)
         _check(spec, workload, cache)
@@ -92,6 +94,14 @@ class Transformers:
                 updates, quantization(options).residual_length
             )
         return Reservation(self.NAME, version, total.storage_bytes, figures, total.reasons)
+
+    def given_budget(self, spec: ModelSpec, workload: Workload, options: Options, version: str) -> int | None:
+        """None: the library takes what it needs, when it needs it."""
+        return None
+
+    def account(self, spec: ModelSpec, workload: Workload, options: Options, version: str, device: Device) -> Account:
+        """The general account: the library has no rule of its own."""
+        return general_account(device)
 
     def dip_tokens(self, spec: ModelSpec, workload: Workload, options: Options) -> int:
         """How far below a length that fits a shorter one may not: where views let go, or a residual is flushed."""

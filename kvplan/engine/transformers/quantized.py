@@ -22,8 +22,7 @@ Source: transformers 5.24.0 cache_utils.py (QuantizedLayer), with optimum-quanto
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
+from kvplan.engine import Options
 from kvplan.engine.transformers.held import ATTENTION, Held, Tensors, Updates, crosses, held, together, window_of
 from kvplan.errors import InputError
 from kvplan.record import Record
@@ -51,7 +50,7 @@ class Quantization(Record):
         return rule(groups, self.q_group_size, self.nbits, item_bytes)
 
 
-def quantization(options: Mapping[str, int | bool | str]) -> Quantization:
+def quantization(options: Options) -> Quantization:
     """The options as given, the library's defaults for the rest.
 
     Raises: InputError for bits that the backend cannot store.
