@@ -119,6 +119,10 @@ def _on_hub(text: str, own: str | None, online: bool) -> tuple[ModelSpec, Found 
     """
     wanted = hub_id(text)
     if wanted is None:
+        gpu = find(text, [SHIPPED_GPUS])
+        if gpu is not None:
+            fix = f"name a model first: kvplan size MODEL --gpu {gpu.name}"
+            raise InputError(f"no model called {quoted(text)}: that is a GPU", fix)
         raise InputError(f"no model called {quoted(text)}", _nearest_names(text, spec_folders(own), "kvplan models"))
     from kvplan.importers.hub import read_hub
 

@@ -93,6 +93,7 @@ class SizeResult(Record):
 
     model: str
     found_through: str | None
+    model_max_context: int | None
     workload: WorkloadResult
     total_bytes: int
     bytes_per_token: int | float
@@ -140,6 +141,7 @@ class FitResult(Record):
     kv_dtype: str
     kv_budget_bytes: int | None
     max_context: int | None
+    model_max_context: int | None
     max_batch: int | None
     min_gpus: int | None
     fits: bool

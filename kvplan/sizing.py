@@ -33,6 +33,7 @@ def size_answer(question: Question) -> SizeResult:
     return SizeResult(
         model=spec.name,
         found_through=_found_through(question, asked.found),
+        model_max_context=spec.fields.max_context,
         workload=_workload_result(asked),
         total_bytes=total,
         bytes_per_token=_number(plan.marginal_bytes(full=False)),

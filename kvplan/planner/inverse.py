@@ -41,6 +41,7 @@ def fit_answer(question: Question) -> FitResult:
         kv_dtype=cache_format(answer.workload.k_dtype, answer.workload.v_dtype),
         kv_budget_bytes=gpu.kv_budget_bytes,
         max_context=gpu.max_context,
+        model_max_context=answer.model_max_context,
         max_batch=gpu.max_batch,
         min_gpus=fewest,
         fits=gpu.fits,

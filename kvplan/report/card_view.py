@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvplan.report import Block, Grid, Lines
-from kvplan.report.size_view import unlimited
+from kvplan.report.size_view import past_maximum, unlimited
 from kvplan.results import ComputeResult, GpuResult, SizeResult
 from kvplan.units import in_unit
 
@@ -15,7 +15,10 @@ def card_blocks(result: SizeResult, gpu: GpuResult, unit: str) -> list[Block]:
     where = f"{gpu.count:,} x {gpu.name}" if gpu.name else "the given budget"
     lines = [f"{verdict} on {where}"]
     if gpu.kv_budget_bytes is not None:
-        lines.append(f"longest context at {_sequences(result.workload.batch)}: {unlimited(gpu.max_context, 'tokens')}")
+        past = past_maximum(gpu.max_context, result.model_max_context)
+        lines.append(
+            f"longest context at {_sequences(result.workload.batch)}: {unlimited(gpu.max_context, 'tokens')}{past}"
+        )
         lines.append(f"most sequences at {result.workload.context:,} tokens: {unlimited(gpu.max_batch)}")
     return [
         Grid(("per card", unit, "low", "high", "known"), frozenset({1, 2, 3}), rows, total=True),

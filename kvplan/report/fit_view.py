@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvplan.report import Block, Grid, Heading, Lines, Report
-from kvplan.report.size_view import unlimited
+from kvplan.report.size_view import past_maximum, unlimited
 from kvplan.results import FitResult, document, plain
 from kvplan.units import in_unit
 
@@ -23,7 +23,7 @@ def _full(fit: FitResult, unit: str) -> list[Block]:
         f"{sequences} of {fit.context:,} tokens {verdict if fit.fits else 'do not fit' if fit.batch > 1 else 'does not fit'}",
     ]
     answers = [
-        f"longest context at {sequences}: {unlimited(fit.max_context, 'tokens')}",
+        f"longest context at {sequences}: {unlimited(fit.max_context, 'tokens')}{past_maximum(fit.max_context, fit.model_max_context)}",
         f"most sequences at {fit.context:,} tokens: {unlimited(fit.max_batch)}",
     ]
     if fit.gpu is not None:

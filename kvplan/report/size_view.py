@@ -94,7 +94,8 @@ def _rates(result: SizeResult) -> tuple[str, ...]:
     if filling == full:
         rate = f"{number(full)} bytes per token"
     else:
-        rate = f"{number(filling)} bytes per token while windows fill, {number(full)} after"
+        bound = "windows fill" if result.workload.policy == "full" else "the policy keeps all"
+        rate = f"{number(filling)} bytes per token while {bound}, {number(full)} after"
     if result.fixed_bytes_per_sequence:
         rate += f", and {result.fixed_bytes_per_sequence:,} bytes per sequence at any length"
     return (rate,)
@@ -163,6 +164,16 @@ def difference(reserved: int, ideal: int) -> str:
     ('+12.9%', '')
     """
     return f"{(reserved - ideal) / ideal:+,.1%}" if ideal and reserved != ideal else ""
+
+
+def past_maximum(longest: int | None, own: int | None) -> str:
+    """What to add to the longest context that fits, where the model itself goes less far.
+
+    >>> past_maximum(200_000, 131_072), past_maximum(8_192, 131_072)
+    (" (past the model's own 131,072)", '')
+    """
+    beyond = own is not None and (longest is None or longest > own)
+    return f" (past the model's own {own:,})" if beyond else ""
 
 
 def unlimited(count: int | None, noun: str = "") -> str:
