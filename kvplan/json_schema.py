@@ -13,6 +13,7 @@ from kvplan.record import Record
 RESULTS: dict[str, type[Record]] = {
     "size": r.SizeResult,
     "fit": r.FitResult,
+    "table": r.TableRow,
     "models": r.ModelRow,
     "gpus": r.GpuRow,
     "engines": r.EngineRow,
@@ -25,12 +26,18 @@ def schema(command: str) -> dict[str, Any]:
     model = _model(RESULTS[command], {})
     items = TypeAdapter(model).json_schema(mode="serialization")
     definitions = items.pop("$defs", {})
+    key = "rows" if command == "table" else "results"
+    inputs = {"inputs": {"type": "object"}} if command == "table" else {}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"kvplan {command}",
         "type": "object",
-        "required": ["schema", "results"],
-        "properties": {"schema": {"const": f"kvplan.{command}/1"}, "results": {"type": "array", "items": items}},
+        "required": ["schema", *inputs, key],
+        "properties": {
+            "schema": {"const": f"kvplan.{command}/1"},
+            **inputs,
+            key: {"type": "array", "items": items},
+        },
         "$defs": definitions,
     }
 

@@ -99,7 +99,7 @@ def subject(question: Question) -> Subject:
     else:
         spec, found = model_named(question.model, question.specs, question.online)
     hints: list[str] = []
-    context = _context(question, spec, hints)
+    context = context_of(question, spec, hints)
     if question.weights is not None:
         from kvplan.weights import check_given
 
@@ -142,7 +142,11 @@ def value_format(question: Question, spec: ModelSpec) -> str | None:
     return None if keeps_values else question.k_dtype
 
 
-def _context(question: Question, spec: ModelSpec, hints: list[str]) -> int:
+def context_of(question: Question, spec: ModelSpec, hints: list[str]) -> int:
+    """Tokens of one sequence: as typed, or the model's maximum; what the user should know goes to `hints`.
+
+    Raises: InputError where neither is known, and for what is no number of tokens.
+    """
     most = spec.fields.max_context
     if question.ctx is None or question.ctx == "max":
         if most is None:

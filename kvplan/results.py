@@ -149,6 +149,31 @@ class FitResult(Record):
     hints: tuple[str, ...]
 
 
+class TableRow(Record):
+    """One cell of a capacity matrix: what `size` answers, without the parts.
+
+    reserved_bytes: on the fullest rank, by the engine or the need itself. fits, max_batch and max_context
+    are null without a card or budget; max_batch is at this context, max_context at this batch.
+    """
+
+    model: str
+    gpu: str | None
+    count: int
+    tp: int
+    pp: int
+    context: int
+    batch: int
+    kv_dtype: str
+    policy: str
+    engine: str | None
+    total_bytes: int
+    reserved_bytes: int
+    kv_budget_bytes: int | None
+    fits: bool | None
+    max_batch: int | None
+    max_context: int | None
+
+
 class ModelRow(Record):
     """One line of `kvplan models`."""
 

@@ -21,6 +21,7 @@ from kvplan.errors import KvplanError, nearest, printable
 COMMANDS = {
     "size": "size",
     "fit": "fit",
+    "table": "table",
     "import": "import_source",
     "models": "models",
     "gpus": "gpus",
@@ -65,22 +66,10 @@ def _one_coercion(command: Any) -> Any:
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"kvplan {_own_version()}")
+        from kvplan.inputs import own_version
+
+        typer.echo(f"kvplan {own_version()}")
         raise typer.Exit
-
-
-def _own_version() -> str:
-    """The installed version, or that of the checkout it runs from."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("kvplan")
-    except PackageNotFoundError:
-        import tomllib
-        from pathlib import Path
-
-        with (Path(__file__).parents[2] / "pyproject.toml").open("rb") as file:
-            return str(tomllib.load(file)["project"]["version"])
 
 
 app = typer.Typer(cls=LazyGroup, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)

@@ -47,7 +47,8 @@ def complete_format(incomplete: str) -> list[str]:
     return [name for name in FORMATS if name.startswith(incomplete)]
 
 
-def _option(*names: str, help: str, metavar: str | None = None, complete: Any = None) -> Any:
+def option(*names: str, help: str, metavar: str | None = None, complete: Any = None) -> Any:
+    """An option of a command: its names, its help line, what its value is called, and what completes it."""
     return typer.Option(*names, help=help, metavar=metavar, autocompletion=complete, show_default=False)
 
 
@@ -62,16 +63,16 @@ Models = Annotated[
 ]
 Ctx = Annotated[
     str | None,
-    _option(
+    option(
         "--ctx",
         help="Tokens of one sequence: 8192, 8k, 128K, max; a list gives a row each. Default: the model's maximum.",
         metavar="N,...",
     ),
 ]
-Batch = Annotated[str, _option("--batch", help="Sequences alive at once. Default: 1.", metavar="N,...")]
+Batch = Annotated[str, option("--batch", help="Sequences alive at once. Default: 1.", metavar="N,...")]
 KvDtype = Annotated[
     str | None,
-    _option(
+    option(
         "--kv-dtype",
         help="Storage format of K, V and latents. Default: the model's dtype.",
         metavar="FORMAT,...",
@@ -80,15 +81,15 @@ KvDtype = Annotated[
 ]
 KDtype = Annotated[
     str | None,
-    _option("--k-dtype", help="Storage format of K (and latents) alone.", metavar="FORMAT", complete=complete_format),
+    option("--k-dtype", help="Storage format of K (and latents) alone.", metavar="FORMAT", complete=complete_format),
 ]
 VDtype = Annotated[
     str | None,
-    _option("--v-dtype", help="Storage format of V alone.", metavar="FORMAT", complete=complete_format),
+    option("--v-dtype", help="Storage format of V alone.", metavar="FORMAT", complete=complete_format),
 ]
 IndexDtype = Annotated[
     str,
-    _option(
+    option(
         "--index-dtype",
         help="Storage of sparse-attention index keys. Default: fp8 with a scale.",
         metavar="FORMAT",
@@ -96,29 +97,29 @@ IndexDtype = Annotated[
 ]
 Policy = Annotated[
     list[str] | None,
-    _option(
+    option(
         "--policy",
         help="What stays in the cache: full, streaming:sinks=4,window=2044, h2o:budget=0.2, snapkv:generated=500. Repeat to compare.",
         metavar="POLICY",
     ),
 ]
-Tp = Annotated[str | None, _option("--tp", help="Tensor-parallel ranks.", metavar="N,...")]
-Pp = Annotated[str | None, _option("--pp", help="Pipeline stages.", metavar="N,...")]
-Ep = Annotated[str, _option("--ep", help="Expert-parallel ranks: divide the expert weights.", metavar="N")]
-Dp = Annotated[str | None, _option("--dp", help="Replicas; bytes and batch are per replica.", metavar="N")]
+Tp = Annotated[str | None, option("--tp", help="Tensor-parallel ranks.", metavar="N,...")]
+Pp = Annotated[str | None, option("--pp", help="Pipeline stages.", metavar="N,...")]
+Ep = Annotated[str, option("--ep", help="Expert-parallel ranks: divide the expert weights.", metavar="N")]
+Dp = Annotated[str | None, option("--dp", help="Replicas; bytes and batch are per replica.", metavar="N")]
 Dcp = Annotated[
     str,
-    _option("--dcp", help="Decode-context-parallel ranks among the TP ranks: divide the tokens.", metavar="N"),
+    option("--dcp", help="Decode-context-parallel ranks among the TP ranks: divide the tokens.", metavar="N"),
 ]
-Mtp = Annotated[str, _option("--mtp", help="Draft (multi-token prediction) layers held.", metavar="N")]
-Prefix = Annotated[str | None, _option("--prefix", help="Tokens that all sequences share, held once.", metavar="N")]
+Mtp = Annotated[str, option("--mtp", help="Draft (multi-token prediction) layers held.", metavar="N")]
+Prefix = Annotated[str | None, option("--prefix", help="Tokens that all sequences share, held once.", metavar="N")]
 EncoderTokens = Annotated[
     str | None,
-    _option("--encoder-tokens", help="Tokens of the encoder's output, for cross-attention.", metavar="N"),
+    option("--encoder-tokens", help="Tokens of the encoder's output, for cross-attention.", metavar="N"),
 ]
 Engine = Annotated[
     str | None,
-    _option(
+    option(
         "--engine",
         help="NAME[@VERSION] of an engine whose reservation to show beside the need; all for every engine.",
         metavar="ENGINE,...",
@@ -126,7 +127,7 @@ Engine = Annotated[
 ]
 EngineOptions = Annotated[
     list[str] | None,
-    _option(
+    option(
         "-E",
         help="An option of the engine, spelled as the engine spells it: -E block_size=16. Repeatable.",
         metavar="KEY=VALUE",
@@ -134,17 +135,17 @@ EngineOptions = Annotated[
 ]
 GpuOption = Annotated[
     str | None,
-    _option(
+    option(
         "--gpu",
         help="Catalogue name, all, local, a .yaml file or bytes (80GiB).",
         metavar="GPU,...",
         complete=complete_gpu,
     ),
 ]
-Count = Annotated[str | None, _option("--count", help="Cards. Default: tp x pp x dp.", metavar="N")]
+Count = Annotated[str | None, option("--count", help="Cards. Default: tp x pp x dp.", metavar="N")]
 Utilization = Annotated[
     str | None,
-    _option(
+    option(
         "--utilization",
         help="Share of the card's memory that may be used. Default: the engine's own, else 0.92.",
         metavar="SHARE",
@@ -152,7 +153,7 @@ Utilization = Annotated[
 ]
 WeightsOption = Annotated[
     str | None,
-    _option(
+    option(
         "--weights",
         help="Stored format of the weights (bf16, fp8, q4_k_m, ...) or their bytes (38GiB). Default: as released.",
         metavar="FORMAT|BYTES",
@@ -160,16 +161,16 @@ WeightsOption = Annotated[
 ]
 AvailableBytes = Annotated[
     str | None,
-    _option("--available-bytes", help="The KV budget of one card outright.", metavar="BYTES"),
+    option("--available-bytes", help="The KV budget of one card outright.", metavar="BYTES"),
 ]
-Reserve = Annotated[str | None, _option("--reserve", help="Bytes of each card held back for others.", metavar="BYTES")]
+Reserve = Annotated[str | None, option("--reserve", help="Bytes of each card held back for others.", metavar="BYTES")]
 Draft = Annotated[
     str | None,
-    _option("--draft", help="A separate draft model on the same cards.", metavar="MODEL", complete=complete_model),
+    option("--draft", help="A separate draft model on the same cards.", metavar="MODEL", complete=complete_model),
 ]
 Specs = Annotated[
     str | None,
-    _option(
+    option(
         "--specs",
         help="Folder of your own specs, searched before the shipped ones; or $KVPLAN_SPECS.",
         metavar="DIR",
@@ -177,41 +178,41 @@ Specs = Annotated[
 ]
 Online = Annotated[
     bool,
-    _option("--online", help="Fetch a hub id's config.json and safetensors headers; nothing else touches the network."),
+    option("--online", help="Fetch a hub id's config.json and safetensors headers; nothing else touches the network."),
 ]
 OutputFormat = Annotated[
     str,
-    _option("--format", help="table, json, csv, markdown or html. Default: table.", metavar="FORMAT"),
+    option("--format", help="table, json, csv, markdown or html. Default: table.", metavar="FORMAT"),
 ]
 OutputFile = Annotated[
     str | None,
-    _option("-o", "--output", help="Write the report to a file, whole or not at all.", metavar="FILE"),
+    option("-o", "--output", help="Write the report to a file, whole or not at all.", metavar="FILE"),
 ]
 Unit = Annotated[
     str,
-    _option("--unit", help="Unit of tables: GiB, GB, MiB, MB, KiB, KB or bytes. Default: GiB.", metavar="UNIT"),
+    option("--unit", help="Unit of tables: GiB, GB, MiB, MB, KiB, KB or bytes. Default: GiB.", metavar="UNIT"),
 ]
-Quiet = Annotated[bool, _option("--quiet", "-q", help="No hints.")]
-NoColor = Annotated[bool, _option("--no-color", help="No colour, even on a terminal.")]
-JsonSchema = Annotated[bool, _option("--json-schema", help="Print the JSON Schema of this command's JSON and stop.")]
+Quiet = Annotated[bool, option("--quiet", "-q", help="No hints.")]
+NoColor = Annotated[bool, option("--no-color", help="No colour, even on a terminal.")]
+JsonSchema = Annotated[bool, option("--json-schema", help="Print the JSON Schema of this command's JSON and stop.")]
 Query = Annotated[
     list[str] | None,
     typer.Argument(metavar="[QUERY]...", help="Words to search for.", show_default=False),
 ]
 InlineLayers = Annotated[
     str | None,
-    _option("--layers", help="A model by its numbers, in place of MODEL: layers.", metavar="N"),
+    option("--layers", help="A model by its numbers, in place of MODEL: layers.", metavar="N"),
 ]
 InlineHeads = Annotated[
     str | None,
-    _option("--heads", help="Query heads of that model. Default: --kv-heads.", metavar="N"),
+    option("--heads", help="Query heads of that model. Default: --kv-heads.", metavar="N"),
 ]
-InlineKvHeads = Annotated[str | None, _option("--kv-heads", help="KV heads of that model.", metavar="N")]
-InlineHeadDim = Annotated[str | None, _option("--head-dim", help="Head width of that model.", metavar="N")]
-InlineWindow = Annotated[str | None, _option("--window", help="Sliding window of that model.", metavar="N")]
+InlineKvHeads = Annotated[str | None, option("--kv-heads", help="KV heads of that model.", metavar="N")]
+InlineHeadDim = Annotated[str | None, option("--head-dim", help="Head width of that model.", metavar="N")]
+InlineWindow = Annotated[str | None, option("--window", help="Sliding window of that model.", metavar="N")]
 InlineDtype = Annotated[
     str | None,
-    _option("--dtype", help="Number format of that model: bf16, fp16 or fp32.", metavar="DTYPE"),
+    option("--dtype", help="Number format of that model: bf16, fp16 or fp32.", metavar="DTYPE"),
 ]
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from functools import cache
 
 from kvplan.account import Account, Device, Overhead, Range, general_account
 from kvplan.catalogue import overheads_text, unknown_total
@@ -116,6 +117,7 @@ def _ceilings(gpu: Gpu) -> tuple[int, ...]:
     return tuple(limit for limit in (unified, gpu.memory.free_bytes) if limit is not None)
 
 
+@cache
 def _runtime(cards: int) -> tuple[Overhead, ...]:
     """The shipped overheads that apply to a replica of `cards` cards."""
     return tuple(

@@ -113,8 +113,10 @@ def verdict(question: Question, asked: Subject) -> Verdict | None:
     if card.kv is None:
         return _without_weights(asked, card, kv, reservation)
     least = reservation.least_budget_bytes if reservation else kv
-    weigh = _joint_weigh(asked, draft)
-    searched = {edge: _search(asked, draft, weigh, getattr(card.kv, edge)) for edge in _edges(card.kv)}
+    budgets = {edge: getattr(card.kv, edge) for edge in _edges(card.kv)}
+    searched = {
+        edge: (longest_held(asked, draft, room), most_held(asked, draft, room)) for edge, room in budgets.items()
+    }
     longest, most = searched["best"]
     fits = least + draft_kv <= card.kv.best
     result = _gpu_result(asked, card, kv, draft_kv, fits, longest, most)
@@ -172,7 +174,8 @@ def _joint_weigh(asked: Subject, draft: Subject | None) -> Any:
     return lambda context, batch: asked.weigh(context, batch) + draft.weigh(context, batch)
 
 
-def _search(asked: Subject, draft: Subject | None, weigh: Any, budget_bytes: int) -> tuple[int | None, int | None]:
+def longest_held(asked: Subject, draft: Subject | None, budget_bytes: int) -> int | None:
+    """The longest context of the workload's sequences in `budget_bytes`; None where nothing bounds it."""
     w, least = asked.workload, asked.workload.policy.least_context()
     plans = [asked.plan] if draft is None else [asked.plan, draft.plan]
     dips = _dip_tokens(asked) + (draft.plan.dip_tokens() if draft else 0)
@@ -187,8 +190,12 @@ def _search(asked: Subject, draft: Subject | None, weigh: Any, budget_bytes: int
         return (int(count) for count in numpy.broadcast_to(held, contexts.shape))
 
     together = weigh_all if asked.engine is None else None
-    longest = longest_context(weigh, budget_bytes, w.batch, least, dips, filled, together)
-    return longest, most_sequences(weigh, budget_bytes, w.context)
+    return longest_context(_joint_weigh(asked, draft), budget_bytes, w.batch, least, dips, filled, together)
+
+
+def most_held(asked: Subject, draft: Subject | None, budget_bytes: int) -> int | None:
+    """The most sequences of the workload's context in `budget_bytes`; None where nothing bounds them."""
+    return most_sequences(_joint_weigh(asked, draft), budget_bytes, asked.workload.context)
 
 
 def _dip_tokens(asked: Subject) -> int:
