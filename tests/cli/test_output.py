@@ -18,7 +18,7 @@ import pytest
 from kvplan.cli import COMMANDS, output
 from kvplan.json_schema import RESULTS
 
-from .conftest import process, refused, run
+from .conftest import REPOSITORY, process, refused, run
 
 SIZE = ("size", "llama-3.1-70b", "--ctx", "128k", "-q")
 FORMATS = ("table", "json", "csv", "markdown", "html")
@@ -50,18 +50,29 @@ def test_json_obeys_the_published_schema(arguments: tuple[str, ...]) -> None:
     assert document["results"]
 
 
+SMALLEST = {
+    "size": ("gpt-2",),
+    "fit": ("gpt-2", "--gpu", "t4"),
+    "table": (str(REPOSITORY / "docs" / "capacity.yaml"),),
+}
+"""What each command needs to answer at all."""
+LISTS = {"table": "rows"}
+"""The key of a command's list of answers, where it is not `results`."""
+
+
 @pytest.mark.parametrize("name", RESULTS)
 def test_a_schema_refuses_what_the_command_never_writes(name: str) -> None:
     """A key too many, a key too few and another command's document are invalid."""
     schema = run(name, "--json-schema").document
     check = jsonschema.Draft202012Validator(schema)
-    arguments = {"size": ("gpt-2",), "fit": ("gpt-2", "--gpu", "t4")}.get(name, ())
+    arguments = SMALLEST.get(name, ())
+    listed = LISTS.get(name, "results")
     document = run(name, *arguments, "--format", "json", "-q").document
-    first = document["results"][0]
+    first = document[listed][0]
     for wrong in (
         {**document, "schema": "kvplan.other/1"},
-        {**document, "results": [{**first, "surprise": 1}]},
-        {**document, "results": [{k: v for k, v in first.items() if k != next(iter(first))}]},
+        {**document, listed: [{**first, "surprise": 1}]},
+        {**document, listed: [{k: v for k, v in first.items() if k != next(iter(first))}]},
         {"schema": document["schema"]},
     ):
         assert not check.is_valid(wrong)
