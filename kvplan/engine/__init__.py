@@ -24,6 +24,7 @@ from kvplan.workload import Workload
 ENGINES = {
     "ideal": "ideal",
     "transformers": "transformers",
+    "llama.cpp": "llama_cpp",
 }
 
 

@@ -1,0 +1,169 @@
+"""What a model keeps per cell, layer by layer, in the engine's own terms: K and V widths, windows, index, states.
+
+The engine knows few kinds of memory: keys and values (over all tokens or a window), latents without values,
+index keys beside them, the r and s rows of recurrent layers, and the caches of DeepSeek-V4. A layer that
+is none of these was never seen in the engine and is refused.
+
+Worked: a layer of Gemma 3 27B is (k 2,048, v 2,048, window 1,024) or the same without a window; a layer of
+DeepSeek-V3 is (k 576, v 0).
+
+Source: llama.cpp build 11549, src/llama-hparams.cpp and llama_model::create_memory.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from kvplan.errors import NotCountableError
+from kvplan.growth import Chunk, Constant, PerToken, PerTokens, Window
+from kvplan.record import Record
+from kvplan.spec import Layer, ModelSpec
+from kvplan.tensor import CacheTensor, Role
+
+CSA_RATIO, HCA_RATIO = 4, 128
+"""Tokens per compressed entry that DeepSeek-V4's caches know."""
+
+POOLED_INDEX_PARTS = 3
+"""An index whose keys are pooled keeps key, gate and pooled value of every token."""
+
+WHOLE_HEADS = ("minicpm3", "plm-")
+"""Names of models whose latent the engine expands: it keeps whole heads, whose widths a spec does not give."""
+
+
+class LayerShape(Record):
+    """One layer: elements of a cell by cache, and widths of one head.
+
+    window: tokens of its window or chunk. index: elements of an index key. r, s: elements of the convolution
+    and state rows of one sequence. entry: elements of a DeepSeek-V4 entry; ratio: tokens per compressed one.
+    """
+
+    k: int = 0
+    v: int = 0
+    k_head: int = 0
+    v_head: int = 0
+    window: int | None = None
+    latent: bool = False
+    index: int = 0
+    index_ratio: int = 1
+    r: int = 0
+    s: int = 0
+    entry: int = 0
+    ratio: int = 0
+
+
+class Shape(Record):
+    """The layers in order as (count, layer), and the one window that the model has.
+
+    ignored_window: tokens of a window that the engine does not apply.
+    """
+
+    runs: tuple[tuple[int, LayerShape], ...]
+    window: int | None
+    ignored_window: int | None
+
+    @property
+    def latent(self) -> bool:
+        """True where caches hold no values: one latent stands for both."""
+        return any(layer.latent or layer.entry for _, layer in self.runs)
+
+    @property
+    def compressed(self) -> bool:
+        """True for DeepSeek-V4."""
+        return any(layer.entry for _, layer in self.runs)
+
+    @property
+    def widest_v(self) -> int:
+        """Elements of the widest V row."""
+        return max(layer.v for _, layer in self.runs)
+
+
+@lru_cache(maxsize=64)
+def _shape(runs: tuple[tuple[int, Layer], ...], place: str) -> Shape:
+    shapes = {id(layer): layer_shape(layer.tensors(), place) for _, layer in runs}
+    found = tuple((count, shapes[id(layer)]) for count, layer in runs)
+    kept = [layer for _, layer in found]
+    windows = {layer.window for layer in kept if layer.window is not None}
+    if len(windows) > 1:
+        raise _refused(
+            place, f"windows of {' and '.join(f'{w:,}' for w in sorted(windows))} tokens: it has one for all"
+        )
+    states = {(layer.r, layer.s) for layer in kept if layer.r or layer.s}
+    if len(states) > 1:
+        raise _refused(place, "recurrent layers of several sizes: it has one for all")
+    if len({layer.entry for layer in kept}) > 1:
+        raise _refused(place, "compressed entries beside other layers, which no model of it has")
+    if any(layer.latent for layer in kept) and any(layer.v for layer in kept):
+        raise _refused(place, "latents in some layers and values in others, which no model of it has")
+    window = next(iter(windows), None)
+    grows = any(layer.k and layer.window is None for layer in kept)
+    if window is not None and not grows and not states and not any(layer.entry for layer in kept):
+        whole = tuple((count, layer.replace(window=None)) for count, layer in found)
+        return Shape(whole, None, window)
+    return Shape(found, window, None)
+
+
+def shape_of(spec: ModelSpec) -> Shape:
+    """The model's layers as the engine keeps them.
+
+    Raises: NotCountableError for a layer or a mixture that the engine was never seen to keep.
+    """
+    if spec.name.startswith(WHOLE_HEADS):
+        raise NotCountableError(
+            f"{spec.source}: latent: llama.cpp keeps whole heads for {spec.name}, whose widths the spec does not give",
+            "a spec with {type: mha, heads: H, kv_heads: H, head_dim: nope + rope, v_head_dim: V} counts it",
+        )
+    return _shape(spec.runs, spec.source)
+
+
+def layer_shape(tensors: tuple[CacheTensor, ...], place: str) -> LayerShape:
+    """One layer's tensors in the engine's terms.
+
+    Raises: NotCountableError naming the tensor that does not fit.
+    """
+    shape = LayerShape()
+    for tensor in tensors:
+        changes = _part(tensor, place)
+        if any(getattr(shape, name) for name in changes if name in ("k", "v", "index", "entry", "ratio")):
+            raise _refused(place, f"{tensor.name}: a second one in the same layer")
+        for name in ("r", "s"):
+            if name in changes:
+                changes[name] += getattr(shape, name)
+        shape = shape.replace(**changes)
+    if shape.r and not shape.s and (shape.k or shape.entry):
+        raise _refused(place, "conv: convolutions of attention layers, which no model of it has")
+    if shape.index and not (shape.k or shape.entry):
+        raise _refused(place, "index: keys of an index without attention beside them")
+    if shape.entry and (shape.k or shape.r or shape.s):
+        raise _refused(place, "entry: compressed entries beside other tensors")
+    if shape.entry and (shape.index > 0) != (shape.ratio == CSA_RATIO):
+        raise _refused(place, f"entry: an index belongs to layers with an entry per {CSA_RATIO} tokens")
+    if shape.index and shape.entry and shape.index_ratio != CSA_RATIO:
+        raise _refused(place, f"index: a key per {shape.index_ratio} tokens beside an entry per {CSA_RATIO}")
+    return shape
+
+
+def _part(tensor: CacheTensor, place: str) -> dict[str, int]:
+    """What one tensor adds to its layer."""
+    growth, width = tensor.growth, tensor.row[-1]
+    if tensor.role in (Role.K, Role.LATENT, Role.V) and isinstance(growth, PerToken | Window | Chunk):
+        window = {} if isinstance(growth, PerToken) else {"window": growth.tokens}
+        if tensor.role is Role.V:
+            return {"v": tensor.elements, "v_head": width, **window}
+        return {"k": tensor.elements, "k_head": width, "latent": tensor.role is Role.LATENT, **window}
+    if tensor.role is Role.INDEX and isinstance(growth, PerToken | PerTokens):
+        return {"index": tensor.elements, "index_ratio": growth.ratio if isinstance(growth, PerTokens) else 1}
+    if isinstance(growth, Constant) and tensor.role in (Role.CONV, Role.STATE):
+        if tensor.role is Role.STATE and len(tensor.row) == 1:
+            raise _refused(place, f"{tensor.name}: a state of one number per channel or head")
+        return {"r" if tensor.role is Role.CONV else "s": tensor.elements * growth.rows}
+    if tensor.role is Role.ENTRY and isinstance(growth, Window):
+        return {"entry": tensor.elements, "k_head": width, "window": growth.tokens}
+    if tensor.role is Role.ENTRY and isinstance(growth, PerTokens) and growth.ratio in (CSA_RATIO, HCA_RATIO):
+        return {"ratio": growth.ratio}
+    raise _refused(place, f"{tensor.name}: rows by {type(growth).__name__}")
+
+
+def _refused(place: str, why: str) -> NotCountableError:
+    return NotCountableError(
+        f"{place}: {why}: never seen in llama.cpp", "--engine ideal counts what the architecture needs"
+    )
