@@ -23,6 +23,7 @@ from kvplan.workload import Workload
 
 ENGINES = {
     "ideal": "ideal",
+    "vllm": "vllm",
     "transformers": "transformers",
     "llama.cpp": "llama_cpp",
 }

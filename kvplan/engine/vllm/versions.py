@@ -1,0 +1,37 @@
+"""What changed between vLLM releases, as profiles that the rules ask.
+
+Worked: 40 GiB of Gemma-3-27B at 131,072 tokens: vLLM 0.33 reserves windows for the tokens in flight (two batches
+of 8,192 with asynchronous scheduling) and prints 291,658 tokens; one batch, as before 0.27.1, gives 368,540.
+
+Source: wheels of vLLM 0.16.0, 0.19.1, 0.20.2, 0.21.0, 0.25.1, 0.27.1, 0.29.0 and 0.33.0, the same functions compared.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from kvplan.record import Record
+
+
+class Profile(Record):
+    """One release's rules where they differ.
+
+    tokens_by_concurrency: the token line is concurrency x model length; before, blocks x tokens per block.
+    group_ratio: below this ratio of most to fewest layers, groups are as large as the larger.
+    in_flight: windows are reserved for the tokens of every batch in flight; before, of one batch.
+    """
+
+    name: str
+    tokens_by_concurrency: bool = True
+    group_ratio: Fraction = Fraction(3, 2)
+    in_flight: bool = True
+
+
+PROFILES = {
+    p.name: p
+    for p in (
+        Profile("0.19", tokens_by_concurrency=False, in_flight=False),
+        Profile("0.25", in_flight=False),
+        Profile("0.33"),
+    )
+}
