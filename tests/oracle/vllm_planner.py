@@ -126,6 +126,15 @@ class Logger:
 LOGGER = Logger()
 
 
+def constant(value: Any) -> Any:
+    """A function of anything that returns `value`."""
+
+    def returned(*args: Any, **kwargs: Any) -> Any:
+        return value
+
+    return returned
+
+
 class MambaBackend(enum.Enum):
     MAMBA2 = "mamba2"
 
@@ -140,7 +149,7 @@ class Platform:
     def register_custom_kv_cache_specs(config: Any) -> None: ...
 
     def __getattr__(self, name: str) -> Any:
-        return lambda *args, **kwargs: False
+        return constant(False)
 
 
 def dtype_size(dtype: Any) -> int:
@@ -159,15 +168,15 @@ def divide(numerator: int, denominator: int) -> int:
 
 
 STAND_INS: dict[str, dict[str, Any]] = {
-    "vllm.logger": {"init_logger": lambda name: LOGGER},
+    "vllm.logger": {"init_logger": constant(LOGGER)},
     "vllm.utils.mem_utils": {"format_gib": lambda count: f"{count / 2**30:.2f}"},
     "vllm.utils.torch_utils": {
         "get_dtype_size": dtype_size,
         "get_kv_cache_torch_dtype": cache_dtype,
         "STR_DTYPE_TO_TORCH_DTYPE": Stub,
     },
-    "vllm.v1.hisparse.layout": {"get_hisparse_kv_cache_groups": lambda config, specs: None},
-    "vllm.config.cache": {"get_kv_cache_dtype_handler": lambda name: None},
+    "vllm.v1.hisparse.layout": {"get_hisparse_kv_cache_groups": constant(None)},
+    "vllm.config.cache": {"get_kv_cache_dtype_handler": constant(None)},
     "vllm.v1.attention.backends.registry": {"MambaAttentionBackendEnum": MambaBackend},
     "vllm.v1.attention.backend": {"MultipleOf": MultipleOf},
     "vllm.platforms": {"current_platform": Platform()},
@@ -187,7 +196,7 @@ class Planner:
         self.layout = importlib.import_module("vllm.v1.kv_cache_layout").KVCacheLayout
         self.states = importlib.import_module("vllm.model_executor.layers.mamba.mamba_utils")
         builder = importlib.import_module("vllm.v1.core.kv_cache_config_builder")
-        builder.get_kv_cache_config_builder = lambda config: self.planning.DefaultKVCacheConfigBuilder()  # type: ignore[attr-defined]
+        builder.get_kv_cache_config_builder = constant(self.planning.DefaultKVCacheConfigBuilder())
         managers = importlib.import_module("vllm.v1.core.single_type_kv_cache_manager")
         managers.register_all_kvcache_specs(None)
 
@@ -264,5 +273,3 @@ def planner() -> Planner:
         assert folder is not None
         LOADED.append(Planner(folder))
     return LOADED[0]
-
-

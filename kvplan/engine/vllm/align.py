@@ -16,7 +16,7 @@ from __future__ import annotations
 from math import lcm
 
 from kvplan.engine.vllm.formats import PACKED_LATENTS, Formats, heads_bytes, latent_bytes
-from kvplan.engine.vllm.layers import Asked, Heads, Latent
+from kvplan.engine.vllm.layers import Asked, Attention, Heads, Latent
 from kvplan.engine.vllm.settings import BACKENDS, Backend, Settings
 from kvplan.engine.vllm.states import State
 from kvplan.errors import InputError, NotCountableError
@@ -55,7 +55,7 @@ def blocks_of(asked: tuple[Asked, ...], chosen: Settings, stored: Formats, align
     state_bytes = None
     if attention and states:
         tokens, state_bytes = _raised(tokens, smallest, attention, states, stored, aligned_states)
-    if not any(one.skipped for one in attention if not isinstance(one, State)):
+    if not any(one.skipped for one in attention):
         return Blocks(tokens, backend, state_bytes)
     return _covering(tokens, smallest, attention, stored, Blocks(tokens, backend, state_bytes))
 
@@ -84,7 +84,7 @@ def _crosses(one: Asked) -> bool:
 
 
 def _raised(
-    tokens: int, smallest: int, attention: list[Asked], states: list[State], stored: Formats, aligned: bool
+    tokens: int, smallest: int, attention: list[Attention], states: list[State], stored: Formats, aligned: bool
 ) -> tuple[int, int | None]:
     """(block size, padded state page) of a model with both attention and states."""
     page = max(one.page_bytes for one in states)
@@ -99,7 +99,7 @@ def _raised(
     return tokens, tokens * per_token if tokens * per_token != page else None
 
 
-def _token_bytes(attention: list[Asked], stored: Formats) -> int:
+def _token_bytes(attention: list[Attention], stored: Formats) -> int:
     """Bytes of one token in the model's own attention: its latent, or heads with values as wide as keys."""
     for one in attention:
         if isinstance(one, Latent) and one.row.role is Role.LATENT:
@@ -112,7 +112,7 @@ def _token_bytes(attention: list[Asked], stored: Formats) -> int:
     return packed
 
 
-def _covering(tokens: int, smallest: int, attention: list[Asked], stored: Formats, blocks: Blocks) -> Blocks:
+def _covering(tokens: int, smallest: int, attention: list[Attention], stored: Formats, blocks: Blocks) -> Blocks:
     """Blocks so long that a quantised page covers the smallest page of a layer in the model's dtype."""
     first = attention[0]
     if not isinstance(first, Heads) or stored.cache.name in PACKED_LATENTS:
@@ -123,9 +123,8 @@ def _covering(tokens: int, smallest: int, attention: list[Asked], stored: Format
     value = first.v.replace(row=first.k.row)
     plain = heads_bytes(first.k, value, stored.model, stored.model.name)
     quantised = heads_bytes(first.k, value, stored.cache, stored.model.name)
-    if first.skipped and stored.cache.name.partition("_")[0] in ("turboquant", "int8", "int4") or (
-        first.skipped and stored.cache.name == "fp8_per_token_head"
-    ):
+    packed = stored.cache.name.startswith("turboquant") or stored.cache.name.endswith("_per_token_head")
+    if packed and first.skipped:
         quantised = plain // ITEM_BYTES[stored.model.name]  # the first layer's backend does not know the packing
     if plain == quantised:
         return blocks

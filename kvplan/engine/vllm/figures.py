@@ -26,19 +26,28 @@ def figures(planned: Plan, request: Request, blocks: int) -> dict[str, Any]:
         "bytes_per_block": planned.bytes_per_block,
         "blocks_per_request": blocks,
         "bytes_per_request": blocks * planned.bytes_per_block,
-        "groups": [_group_figures(group, request) for group in planned.groups],
+        "groups": _group_figures(planned, request),
     }
 
 
-def _group_figures(group: Group, request: Request) -> dict[str, Any]:
-    first = group.caches[0]
-    return {
-        "kind": first.kind,
-        "layers": len(group.layers),
-        "block_size": first.block,
-        "page_bytes": first.page_bytes,
-        "blocks_per_request": group.blocks(request),
-    }
+def _group_figures(planned: Plan, request: Request) -> list[dict[str, Any]]:
+    """The groups, those that are alike in one line; pages of all sizes in a group of mixed ones."""
+    alike: dict[tuple[Any, ...], int] = {}
+    for group in planned.groups:
+        first = group.caches[0]
+        block = planned.block_size if first.kind == STATE else first.block
+        pages = sorted({cache.page_bytes for cache in group.caches}, reverse=True)
+        kinds = " + ".join(dict.fromkeys(cache.kind for cache in group.caches))
+        key = (
+            kinds,
+            len(group.layers),
+            block,
+            pages[0] if len(pages) == 1 else " + ".join(f"{page:,}" for page in pages),
+            group.blocks(request),
+        )
+        alike[key] = alike.get(key, 0) + 1
+    names = "kind", "layers", "block_size", "page_bytes", "blocks_per_request"
+    return [{"count": count, **dict(zip(names, key, strict=True))} for key, count in alike.items()]
 
 
 def capacity_figures(
@@ -117,9 +126,11 @@ def _group_reasons(group: Group, blocks: int, request: Request) -> dict[str, int
     if first.kind in GROWING:
         spare = blocks * first.block - request.tokens // request.dcp
         return {
-            f"blocks of {first.block} tokens round up": sum(
+            f"blocks of {first.block:,} tokens round up": sum(
                 spare * cache.bare_bytes // cache.block for cache in group.caches
             ),
-            "pages padded to the largest": sum(blocks * (cache.page_bytes - cache.bare_bytes) for cache in group.caches),
+            "pages padded to the largest": sum(
+                blocks * (cache.page_bytes - cache.bare_bytes) for cache in group.caches
+            ),
         }
     return {}

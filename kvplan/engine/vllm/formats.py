@@ -55,7 +55,8 @@ def formats(workload: Workload, kv_dtype: str | None, model_dtype: str) -> Forma
     v = format_named(workload.v_dtype or kv_dtype or model_dtype, "--v-dtype")
     if k is not v:
         raise InputError(
-            f"--v-dtype: found {v.name} beside --k-dtype {k.name}, but vLLM stores K and V alike", f"--kv-dtype {k.name}"
+            f"--v-dtype: found {v.name} beside --k-dtype {k.name}, but vLLM stores K and V alike",
+            f"--kv-dtype {k.name}",
         )
     if k.name not in (model.name, *QUANTISED, *PACKED_LATENTS):
         raise InputError(
@@ -74,7 +75,8 @@ def heads_bytes(k: CacheTensor, v: CacheTensor, chosen: Format, model_dtype: str
         raise InputError(f"--kv-dtype: found {chosen.name}, which vLLM has for latents", "--kv-dtype fp8")
     if chosen.name == "nvfp4" and k.row[1] != v.row[1]:
         raise NotCountableError(
-            f"--kv-dtype: {k.name}: vLLM has no nvfp4 for keys of {k.row[1]} beside values of {v.row[1]}", "--kv-dtype fp8"
+            f"--kv-dtype: {k.name}: vLLM has no nvfp4 for keys of {k.row[1]} beside values of {v.row[1]}",
+            "--kv-dtype fp8",
         )
     return _row_bytes(k, None, chosen, model_dtype) + _row_bytes(v, k, chosen, model_dtype)
 
@@ -86,7 +88,8 @@ def latent_bytes(row: CacheTensor, chosen: Format, model_dtype: str) -> int:
     """
     if chosen.name not in (model_dtype, *LATENTS):
         raise InputError(
-            f"--kv-dtype: found {chosen.name}, vLLM stores latents in {', '.join((model_dtype, *LATENTS))}", "--kv-dtype fp8"
+            f"--kv-dtype: found {chosen.name}, vLLM stores latents in {', '.join((model_dtype, *LATENTS))}",
+            "--kv-dtype fp8",
         )
     if chosen.name in PACKED_LATENTS and (row.elements, row.rope) != PACKED_ROW:
         raise InputError(
@@ -113,4 +116,6 @@ def index_bytes(row: CacheTensor, beside_heads: bool, chosen: Format, model_dtyp
 def _row_bytes(tensor: CacheTensor, partner: CacheTensor | None, chosen: Format, model_dtype: str) -> int:
     plain = tensor.replace(growth=PerToken())
     key = None if partner is None else partner.replace(growth=PerToken())
-    return sum(part.row_bytes for part in chosen.stored(plain, key if tensor.role is Role.V else None, PerToken(), model_dtype))
+    return sum(
+        part.row_bytes for part in chosen.stored(plain, key if tensor.role is Role.V else None, PerToken(), model_dtype)
+    )

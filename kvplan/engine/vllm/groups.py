@@ -160,4 +160,3 @@ def _cut(caches: Caches, ratio: Fraction) -> list[Group]:
 def _members(caches: Caches, bucket: list[Cache]) -> list[int]:
     """The layers of a bucket: all of its first cache, then all of the next."""
     return [layer for wanted in bucket for layer, cache in enumerate(caches) if cache == wanted]
-

@@ -40,7 +40,8 @@ class Latent(Record):
     skipped: bool
 
 
-Asked = Heads | Latent | State
+Attention = Heads | Latent
+Asked = Attention | State
 """What one attention or mixer of one layer keeps."""
 
 
@@ -50,9 +51,8 @@ def asked_by(layer: Layer, skipped: bool, dtype: str, chosen: Settings, place: s
     Raises: NotCountableError for a tensor that no cache of vLLM's holds; InputError for ranks it refuses.
     """
     tensors = layer.tensors()
-    found: list[Asked] = []
-    for mixer in _mixers([t for t in tensors if t.role in (Role.CONV, Role.STATE)]):
-        found.append(state(mixer, dtype, chosen, place))
+    mixers = _mixers([t for t in tensors if t.role in (Role.CONV, Role.STATE)])
+    found: list[Asked] = [state(mixer, dtype, chosen, place) for mixer in mixers]
     waiting: CacheTensor | None = None
     for tensor in tensors:
         match tensor.role:
@@ -102,7 +102,8 @@ def _heads(k: CacheTensor, v: CacheTensor, skipped: bool, chosen: Settings, plac
                 f"--dcp takes 1 to {max(1, tp // heads)}, or raise --tp",
             )
     held = max(1, heads // tp)
-    return Heads(*(t.replace(row=(held, *t.row[1:]), shards=held) for t in (k, v)), skipped)
+    on_rank = [t.replace(row=(held, *t.row[1:]), shards=held) for t in (k, v)]
+    return Heads(on_rank[0], on_rank[1], skipped)
 
 
 def _latent(row: CacheTensor, beside: Tensors, skipped: bool, chosen: Settings, place: str) -> Latent:
@@ -118,4 +119,3 @@ def _latent(row: CacheTensor, beside: Tensors, skipped: bool, chosen: Settings, 
 
 def _not_countable(place: str, tensor: CacheTensor, why: str) -> NotCountableError:
     return NotCountableError(f"{place}: {tensor.name}: {why}", "--engine ideal counts what the architecture needs")
-

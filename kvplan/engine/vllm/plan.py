@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import accumulate, pairwise
 
 from kvplan.engine.vllm.align import Blocks, blocks_of
 from kvplan.engine.vllm.caches import (
@@ -24,7 +25,7 @@ from kvplan.engine.vllm.caches import (
 )
 from kvplan.engine.vllm.formats import Formats, formats, heads_bytes, index_bytes, latent_bytes
 from kvplan.engine.vllm.groups import CannotGroupError, Group, grouped
-from kvplan.engine.vllm.layers import Asked, Heads, Latent, asked_by
+from kvplan.engine.vllm.layers import Asked, Heads, asked_by
 from kvplan.engine.vllm.settings import Settings
 from kvplan.engine.vllm.states import State
 from kvplan.errors import InputError
@@ -94,10 +95,8 @@ def _plan(of: ByIdentity, workload: Workload, chosen: Settings) -> Plan:
         raise InputError(
             f"{spec.source}: vLLM does not start: {error}", "-E disable_hybrid_kv_cache_manager=false"
         ) from None
-    ends = [0]
-    for stage in stages:
-        ends.append(ends[-1] + len(stage))
-    shares = [range(start, end) for start, end in zip(ends, ends[1:], strict=False)]
+    ends = [0, *accumulate(map(len, stages))]
+    shares = [range(start, end) for start, end in pairwise(ends)]
     stage_bytes = tuple(max((group.bytes_in(share) for group in groups), default=0) for share in shares)
     return Plan(blocks.tokens, tuple(groups), stage_bytes, caching)
 
@@ -152,7 +151,7 @@ class _Skipping:
 
 
 def _caches_prefixes(asked: tuple[Asked, ...]) -> bool:
-    """vLLM's default: prefixes are kept, but beside an encoder and without attention."""
+    """The default of vLLM: prefixes are kept, but beside an encoder and without attention."""
     growing = [one for one in asked if not isinstance(one, State)]
     crosses = any(isinstance(one, Heads) and isinstance(one.k.growth, PerEncoderToken) for one in asked)
     return bool(growing) and not crosses

@@ -60,7 +60,9 @@ OPTIONS: Mapping[str, EngineOption] = {
     "disable_hybrid_kv_cache_manager": EngineOption(
         "bool", "false, true for chunks beside drafts", "allocate windows and chunks in full"
     ),
-    "mamba_cache_mode": EngineOption(("align", "none"), "align with prefix caching, else none", "states kept per request"),
+    "mamba_cache_mode": EngineOption(
+        ("align", "none"), "align with prefix caching, else none", "states kept per request"
+    ),
     "mamba_cache_dtype": EngineOption(tuple(DTYPES), "auto: the model's", "dtype of convolutions and states"),
     "mamba_ssm_cache_dtype": EngineOption(
         tuple(DTYPES), "auto: the spec's state_dtype, fp32 for KDA, else mamba_cache_dtype", "dtype of states"
@@ -69,7 +71,9 @@ OPTIONS: Mapping[str, EngineOption] = {
         ("triton", "flashinfer"), "triton", "kernel of gated DeltaNet; flashinfer (Hopper's default) adds a checkpoint"
     ),
     "kv_cache_dtype_skip_layers": EngineOption(
-        "text", "none; the outer two at each end for turboquant", "layers left in the model's dtype: 0,1 or sliding_window"
+        "text",
+        "none; the outer two at each end for turboquant",
+        "layers left in the model's dtype: 0,1 or sliding_window",
     ),
     "max_num_encoder_input_tokens": EngineOption(
         "int", "--encoder-tokens, else max_num_batched_tokens", "encoder tokens of a request"
