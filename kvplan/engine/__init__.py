@@ -26,6 +26,7 @@ ENGINES = {
     "vllm": "vllm",
     "transformers": "transformers",
     "llama.cpp": "llama_cpp",
+    "mlx": "mlx",
 }
 
 
