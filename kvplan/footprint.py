@@ -98,12 +98,17 @@ class CachePlan(Record):
         for stage in self.stages:
             held: Count = 0
             for law, row_bytes in stage.items():
-                unshared, shared = self._rows(law, context, prefix)
-                if self.dcp > 1 and divisible(law):
-                    unshared, shared = -(-unshared // self.dcp), -(-shared // self.dcp)
+                unshared, shared = self.rank_rows(law, context, prefix)
                 held = held + row_bytes * (batch * unshared + shared)
             fullest = _maximum(fullest, held)
         return fullest
+
+    def rank_rows(self, law: Growth, context: Count, prefix: Count = 0) -> tuple[Count, Count]:
+        """(rows of each sequence's own, rows held once) under `law` on the rank with the longest share of tokens."""
+        unshared, shared = self._rows(law, context, prefix)
+        if self.dcp > 1 and divisible(law):
+            return -(-unshared // self.dcp), -(-shared // self.dcp)
+        return unshared, shared
 
     def _rows(self, law: Growth, context: Count, prefix: Count) -> tuple[Count, Count]:
         """(rows of each sequence's own, rows held once) under `law`."""
@@ -213,17 +218,43 @@ def cache_plan(spec: ModelSpec, workload: Workload) -> CachePlan:
     whole = _terms(planned)
     if workload.ranks == 1:
         return CachePlan(planned, whole, (whole,), encoder_tokens, 1, ())
-    stages = [list(stage) for stage in pipeline_stages(spec.runs, workload.pp, spec.source)]
-    if workload.mtp:
-        stages[-1].append((workload.mtp, spec.draft_layer()))
     token_shards = workload.tp // workload.dcp
-    ranks = tuple(_terms(_planned(tuple(stage), formats, workload.tp, token_shards)) for stage in stages)
+    stages = _stage_runs(spec, workload)
+    ranks = tuple(_terms(_planned(stage, formats, workload.tp, token_shards)) for stage in stages)
     copies = []
     for item in planned:
         share = token_shards if divisible(item.tensor.growth) else workload.tp
         if share > item.tensor.shards:
             copies.append((item, share - item.tensor.shards, item.tensor.shards))
     return CachePlan(planned, whole, ranks, encoder_tokens, workload.dcp, tuple(copies))
+
+
+StageLayers = tuple[tuple[int, tuple[StoredTensor, ...]], ...]
+"""Layers of one pipeline stage in order: so many alike, and the stored tensors that each of them keeps."""
+
+
+def stage_layers(spec: ModelSpec, workload: Workload) -> tuple[StageLayers, ...]:
+    """What the fullest tensor-parallel rank of each pipeline stage holds, layer by layer: what can be allocated.
+
+    Raises: as `cache_plan`.
+    """
+    formats, token_shards = _Formats(spec, workload), workload.tp // workload.dcp
+    stages = []
+    for stage in _stage_runs(spec, workload):
+        layers = []
+        for count, layer in stage:
+            planned = _planned(((1, layer),), formats, workload.tp, token_shards)
+            layers.append((count, tuple(tensor for item in planned for tensor in item.stored * item.layers)))
+        stages.append(tuple(layers))
+    return tuple(stages)
+
+
+def _stage_runs(spec: ModelSpec, workload: Workload) -> list[Runs]:
+    """The layers of each pipeline stage; draft layers live on the last."""
+    stages = pipeline_stages(spec.runs, workload.pp, spec.source)
+    if workload.mtp:
+        stages[-1] = (*stages[-1], (workload.mtp, spec.draft_layer()))
+    return stages
 
 
 class _Formats:

@@ -14,11 +14,14 @@ RESULTS: dict[str, type[Record]] = {
     "size": r.SizeResult,
     "fit": r.FitResult,
     "table": r.TableRow,
+    "measure": r.MeasureResult,
     "models": r.ModelRow,
     "gpus": r.GpuRow,
     "engines": r.EngineRow,
     "formats": r.FormatRow,
 }
+MORE: dict[str, dict[str, Any]] = {"measure": {"device": {"type": "string"}}, "table": {"inputs": {"type": "object"}}}
+"""Keys that a document has beside its results."""
 
 
 def schema(command: str) -> dict[str, Any]:
@@ -27,15 +30,15 @@ def schema(command: str) -> dict[str, Any]:
     items = TypeAdapter(model).json_schema(mode="serialization")
     definitions = items.pop("$defs", {})
     key = "rows" if command == "table" else "results"
-    inputs = {"inputs": {"type": "object"}} if command == "table" else {}
+    more = MORE.get(command, {})
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"kvplan {command}",
         "type": "object",
-        "required": ["schema", *inputs, key],
+        "required": ["schema", *more, key],
         "properties": {
             "schema": {"const": f"kvplan.{command}/1"},
-            **inputs,
+            **more,
             key: {"type": "array", "items": items},
         },
         "$defs": definitions,

@@ -174,6 +174,46 @@ class TableRow(Record):
     max_context: int | None
 
 
+class UntilFullResult(Record):
+    """The largest context or batch that really allocated within `limit_bytes`, beside what `fit` says.
+
+    measured, predicted: tokens or sequences, null where nothing bounds them.
+    block: how far apart the two may be. tries: allocations made.
+    """
+
+    varied: str
+    limit_bytes: int
+    measured: int | None
+    predicted: int | None
+    block: int
+    tries: int
+    agrees: bool
+
+
+class MeasureResult(Record):
+    """A cache allocated for real on one device, on the fullest rank: predicted, measured, difference.
+
+    predicted_bytes, measured_bytes: of the first `measured_layers` of `of_layers`; whole_bytes: of all.
+    freed: nothing of it was left afterwards. allocator: the allocator's own figures.
+    """
+
+    model: str
+    workload: WorkloadResult
+    predicted_bytes: int
+    measured_bytes: int
+    difference_bytes: int
+    measured_layers: int
+    of_layers: int
+    agrees: bool
+    whole_bytes: int
+    limit_bytes: int
+    freed: bool
+    allocator: Mapping[str, int | str | None]
+    until_oom: UntilFullResult | None
+    notes: tuple[str, ...]
+    hints: tuple[str, ...]
+
+
 class ModelRow(Record):
     """One line of `kvplan models`."""
 

@@ -34,7 +34,7 @@ def size_answer(question: Question) -> SizeResult:
         model=spec.name,
         found_through=_found_through(question, asked.found),
         model_max_context=spec.fields.max_context,
-        workload=_workload_result(asked),
+        workload=workload_result(asked),
         total_bytes=total,
         bytes_per_token=_number(plan.marginal_bytes(full=False)),
         bytes_per_token_full=_number(plan.marginal_bytes(full=True)),
@@ -64,7 +64,8 @@ def _found_through(question: Question, found: Found | None) -> str | None:
     return f"read from {question.model}" if found.through == "source" else f"{found.through} {question.model}"
 
 
-def _workload_result(asked: Subject) -> WorkloadResult:
+def workload_result(asked: Subject) -> WorkloadResult:
+    """The workload as resolved."""
     w, fields = asked.workload, asked.spec.fields
     stored = fields.kv_dtype or fields.dtype
     from kvplan.formats import format_named

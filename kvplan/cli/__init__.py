@@ -22,6 +22,7 @@ COMMANDS = {
     "size": "size",
     "fit": "fit",
     "table": "table",
+    "measure": "measure",
     "import": "import_source",
     "models": "models",
     "gpus": "gpus",
@@ -37,6 +38,13 @@ class LazyGroup(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         """Every command, in the order of the help page."""
         return list(COMMANDS)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that the words begin with; `size --measure` is `measure`."""
+        words = args[: args.index("--")] if "--" in args else args
+        if args[0] == "size" and "--measure" in words:
+            args = ["measure", *(word for place, word in enumerate(args[1:], 1) if place != args.index("--measure"))]
+        return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command called `cmd_name`, or None."""

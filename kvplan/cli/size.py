@@ -45,6 +45,11 @@ def command(
         "--formula",
         help="Write the formula with the model's numbers, and the work with and without a cache.",
     ),
+    measure: bool = typer.Option(
+        False,
+        "--measure",
+        help="Allocate the cache for real and weigh it: as `kvplan measure`, whose options then apply.",
+    ),
     layers: o.InlineLayers = None,
     heads: o.InlineHeads = None,
     kv_heads: o.InlineKvHeads = None,

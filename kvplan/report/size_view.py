@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kvplan.report import Block, Grid, Heading, Lines, Report
-from kvplan.results import SizeResult, document
+from kvplan.results import MeasureResult, SizeResult, document
 from kvplan.units import in_unit, places_for
 
 
@@ -16,7 +16,7 @@ def size_report(results: list[SizeResult], unit: str) -> Report:
 
 
 def _full(result: SizeResult, unit: str) -> list[Block]:
-    blocks: list[Block] = [Heading(_title(result)), Lines(_answer(result), strong=True), Lines(_rates(result))]
+    blocks: list[Block] = [Heading(title(result)), Lines(_answer(result), strong=True), Lines(_rates(result))]
     blocks.append(_parts(result, unit))
     if result.engine:
         blocks += _engine(result, unit)
@@ -44,8 +44,10 @@ def _full(result: SizeResult, unit: str) -> list[Block]:
     return blocks
 
 
-def _title(result: SizeResult) -> str:
-    through = f" ({result.found_through})" if result.found_through else ""
+def title(result: SizeResult | MeasureResult) -> str:
+    """Model and workload in one line."""
+    found = getattr(result, "found_through", None)
+    through = f" ({found})" if found else ""
     w = result.workload
     sequences = f"{w.batch:,} {'sequence' if w.batch == 1 else 'sequences'}"
     extras = [f"{name} {getattr(w, name):,}" for name in ("tp", "pp", "dcp", "ep", "dp") if getattr(w, name) > 1]
@@ -61,7 +63,7 @@ def _title(result: SizeResult) -> str:
     return f"{result.model}{through}: {w.context:,} tokens x {sequences}, {cache_format(result)}{more}"
 
 
-def cache_format(result: SizeResult) -> str:
+def cache_format(result: SizeResult | MeasureResult) -> str:
     """The cache's format in one word, or K's and V's where they differ."""
     w = result.workload
     return w.k_dtype if w.k_dtype == w.v_dtype else f"{w.k_dtype} K, {w.v_dtype} V"

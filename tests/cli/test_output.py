@@ -53,6 +53,7 @@ def test_json_obeys_the_published_schema(arguments: tuple[str, ...]) -> None:
 SMALLEST = {
     "size": ("gpt-2",),
     "fit": ("gpt-2", "--gpu", "t4"),
+    "measure": ("gpt-2", "--ctx", "64", "--device", "cpu", "--limit-bytes", "10MiB"),
     "table": (str(REPOSITORY / "docs" / "capacity.yaml"),),
 }
 """What each command needs to answer at all."""
@@ -230,7 +231,7 @@ def test_a_device_takes_the_report_as_it_comes(place: str) -> None:
     assert (place == "/dev/full") == bool(done.stderr)
 
 
-@pytest.mark.parametrize("name", ["size", "fit", "models", "gpus", "engines", "formats"])
+@pytest.mark.parametrize("name", ["size", "fit", "measure", "models", "gpus", "engines", "formats"])
 def test_the_schema_is_json_on_stdout(name: str) -> None:
     """`--json-schema` prints the schema and stops."""
     answer = run(name, "--json-schema")

@@ -1,0 +1,124 @@
+"""`kvplan measure`: allocate the real cache, weigh it, and say predicted, measured, difference."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kvplan.cli import options as o
+from kvplan.cli.output import checked_format, checked_unit, emit, say
+from kvplan.cli.size import fixed_options, print_schema, question, workload_axes
+from kvplan.units import byte_count
+
+NEEDS_ARGUMENTS = True
+Device = Annotated[
+    str, typer.Option("--device", help="cpu, cuda, cuda:N or auto: a GPU where there is one. Default: auto.")
+]
+LimitBytes = Annotated[
+    str | None,
+    typer.Option(
+        "--limit-bytes",
+        help="The most that may be taken. Default: 90 % of what is free.",
+        metavar="BYTES",
+        show_default=False,
+    ),
+]
+UntilOom = Annotated[
+    bool, typer.Option("--until-oom", help="Search the largest cache that really allocates; compare with `kvplan fit`.")
+]
+Vary = Annotated[str, typer.Option("--vary", help="What --until-oom raises: context or batch. Default: context.")]
+
+
+def command(
+    models: o.Models = None,
+    ctx: o.Ctx = None,
+    batch: o.Batch = "1",
+    device: Device = "auto",
+    limit_bytes: LimitBytes = None,
+    until_oom: UntilOom = False,
+    vary: Vary = "context",
+    kv_dtype: o.KvDtype = None,
+    k_dtype: o.KDtype = None,
+    v_dtype: o.VDtype = None,
+    index_dtype: o.IndexDtype = "fp8",
+    policy: o.Policy = None,
+    tp: o.Tp = None,
+    pp: o.Pp = None,
+    ep: o.Ep = "1",
+    dp: o.Dp = None,
+    dcp: o.Dcp = "1",
+    mtp: o.Mtp = "0",
+    prefix: o.Prefix = None,
+    encoder_tokens: o.EncoderTokens = None,
+    engine: o.Engine = None,
+    engine_options: o.EngineOptions = None,
+    layers: o.InlineLayers = None,
+    heads: o.InlineHeads = None,
+    kv_heads: o.InlineKvHeads = None,
+    head_dim: o.InlineHeadDim = None,
+    window: o.InlineWindow = None,
+    dtype: o.InlineDtype = None,
+    specs: o.Specs = None,
+    online: o.Online = False,
+    format: o.OutputFormat = "table",
+    output: o.OutputFile = None,
+    unit: o.Unit = "GiB",
+    quiet: o.Quiet = False,
+    no_color: o.NoColor = False,
+    json_schema: o.JsonSchema = False,
+) -> int:
+    """Allocate the cache for real with torch, weigh it, and compare it with the prediction."""
+    if json_schema:
+        return print_schema("measure")
+    name, shown = checked_format(format), checked_unit(unit)
+    given = o.inline(layers, heads, kv_heads, head_dim, window, dtype)
+    axes = workload_axes(
+        models,
+        given,
+        ctx,
+        batch,
+        kv_dtype,
+        k_dtype,
+        v_dtype,
+        policy,
+        tp,
+        pp,
+        engine,
+        engine_options,
+        [None],
+    )
+    fixed = fixed_options(
+        index_dtype,
+        ep,
+        dp,
+        dcp,
+        mtp,
+        prefix,
+        encoder_tokens,
+        engine_options,
+        None,
+        None,
+        None,
+        None,
+        None,
+        None,
+        specs,
+        online,
+    )
+    limit = None if limit_bytes is None else byte_count(limit_bytes, "--limit-bytes")
+    from kvplan.measure import require_torch
+
+    require_torch()
+    from kvplan.measure.device import device_named
+    from kvplan.measure.until_full import checked_axis
+    from kvplan.measure.weighing import measure_answer
+
+    varied, place = checked_axis(vary) if until_oom else None, device_named(device)
+    questions = [question(combination, fixed) for combination in o.combinations(**axes)]
+    results = [measure_answer(asked, place, limit, varied) for asked in questions]
+    from kvplan.report.measure_view import measure_report
+
+    emit(measure_report(results, place.name, shown), name, output, no_color)
+    say((hint for result in results for hint in result.hints), quiet)
+    return 0 if all(result.agrees for result in results) else 1

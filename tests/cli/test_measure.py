@@ -1,0 +1,121 @@
+"""`kvplan measure` as a user runs it: answers, exit codes, formats, and the same through `size --measure`."""
+
+from __future__ import annotations
+
+import sys
+from unittest.mock import patch
+
+import jsonschema
+import pytest
+
+pytest.importorskip("torch", reason="the extra `measure` is not installed")
+
+from kvplan.measure.cpu import Cpu
+
+from .conftest import refused, run
+
+SMALL = ("smollm2-135m", "--ctx", "100", "--device", "cpu", "--limit-bytes", "100MiB")
+
+
+def test_predicted_measured_difference() -> None:
+    """The three figures and the verdict, and the exit code of a yes."""
+    answer = run("measure", *SMALL)
+    assert 0 == answer.code, answer.err
+    assert "measured 2,304,000 bytes, exactly as predicted, and all given back" in answer.out
+    assert "30 of 30 layers" in answer.out
+    assert max(map(len, answer.out.splitlines())) <= 100
+
+
+def test_size_measure_is_measure() -> None:
+    """The same document, wherever `--measure` stands and with options that only measure has."""
+    first = run("measure", *SMALL, "--format", "json").document
+    second = run("size", "smollm2-135m", "--measure", *SMALL[1:], "--format", "json").document
+    assert "kvplan.measure/1" == first["schema"] == second["schema"]
+    assert "cpu" == first["device"] == second["device"]
+    for key in ("predicted_bytes", "measured_bytes", "difference_bytes", "measured_layers", "of_layers", "agrees"):
+        assert first["results"][0][key] == second["results"][0][key]
+    assert 2_304_000 == first["results"][0]["measured_bytes"]
+
+
+def test_several_are_a_table() -> None:
+    """One row each, and a yes when all agree."""
+    answer = run("measure", *SMALL, "--kv-dtype", "bf16,kivi2", "--batch", "1,3")
+    assert 0 == answer.code
+    assert 4 == answer.out.count("smollm2-135m")
+    assert "2,304,000" in answer.out
+
+
+def test_every_output_format_has_it() -> None:
+    """Whole bytes in CSV and JSON; the schema holds."""
+    rows = run("measure", *SMALL, "--format", "csv").out.splitlines()
+    assert "measured_bytes" in rows[0]
+    assert "2304000" in rows[1]
+    for name in ("markdown", "html"):
+        assert "2,304,000" in run("measure", *SMALL, "--format", name).out
+    document = run("measure", *SMALL, "--until-oom", "--format", "json").document
+    jsonschema.Draft202012Validator(run("measure", "--json-schema").document).validate(document)
+    found = document["results"][0]["until_oom"]
+    fit = run("fit", "smollm2-135m", "--ctx", "100", "--available-bytes", "100MiB", "--format", "json").result
+    assert fit["max_context"] == found["measured"] == found["predicted"]
+    assert f"{fit['max_context']:,} tokens" in run("measure", *SMALL, "--until-oom").out
+
+
+def test_in_part_says_so() -> None:
+    """In words and in numbers; what was measured agrees."""
+    answer = run("measure", "llama-70b", "--ctx", "4k", "--device", "cpu", "--limit-bytes", "40MiB")
+    assert 0 == answer.code
+    assert "2 of 80 layers" in answer.out
+    assert "note: measured 2 of 80 layers; the whole cache takes 1.22 GiB, --limit-bytes allows 40.00 MiB" in answer.out
+
+
+def test_no_room_is_a_no() -> None:
+    """Exit code 1, with the reason."""
+    answer = run("measure", "llama-70b", "--ctx", "4k", "--device", "cpu", "--limit-bytes", "1MiB")
+    assert 1 == answer.code
+    assert "no room for one layer of 80" in answer.out
+
+
+def test_a_disagreement_is_a_no() -> None:
+    """A device that stores wider than asked is found out."""
+    plain = Cpu.allocate
+    with patch.object(Cpu, "allocate", lambda self, shape, dtype: plain(self, (*shape, 2), dtype)):
+        answer = run("measure", *SMALL)
+    assert 1 == answer.code
+    assert "measured 4,608,000 bytes, +2,304,000 against the prediction" in answer.out
+
+
+def test_without_torch_the_install_line_is_given() -> None:
+    """Exit code 4."""
+    with patch.dict(sys.modules, {"torch": None}):
+        assert "  fix: pip install 'kvplan[measure]'" in refused(run("measure", *SMALL), 4)
+        assert "  fix: pip install 'kvplan[measure]'" in refused(run("size", *SMALL, "--measure"), 4)
+
+
+def test_a_gpu_that_is_not_there_is_missing() -> None:
+    """Exit code 4, and what would help."""
+    with patch("torch.cuda.is_available", return_value=False):
+        assert "--device cpu" in refused(run("measure", "smollm2-135m", "--ctx", "100", "--device", "cuda"), 4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("--device", "gpu0"), 2, "--device: found 'gpu0'"),
+        (("--limit-bytes", "lots"), 2, "--limit-bytes: found 'lots'"),
+        (("--limit-bytes", "900TB"), 2, "are free on cpu"),
+        (("--until-oom", "--vary", "layers"), 2, "--vary: found 'layers'"),
+        (("--engine", "transformers"), 3, "transformers reserves bytes"),
+        (("--kv-dtype", "fp9"), 2, "--kv-dtype: found 'fp9'"),
+        (("--gpu", "h100"), 2, "no such option: --gpu"),
+    ],
+    ids=str,
+)
+def test_wrong_input_is_refused(arguments: tuple[str, ...], code: int, says: str) -> None:
+    """Two lines, and the exit code of its kind."""
+    assert says in refused(run("measure", "smollm2-135m", "--ctx", "100", "--device", "cpu", *arguments), code)
+
+
+def test_an_interrupt_exits_130() -> None:
+    """Quietly, whatever was allocated."""
+    with patch.object(Cpu, "touch", side_effect=KeyboardInterrupt):
+        assert (130, "", "") == run("measure", *SMALL)
