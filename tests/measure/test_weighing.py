@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from stand_ins import Small, asked
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stand_ins import Small, asked
 from strategies import contexts, data, keeps_encoder, model, policies, shipped, specs
 
 from kvplan.attention import KINDS
