@@ -32,13 +32,14 @@ def _full(result: MeasureResult, device: str, unit: str) -> list[Block]:
 
 
 def _verdict(result: MeasureResult) -> str:
+    part = "" if result.measured_layers == result.of_layers else f" on {result.measured_layers:,} layers"
     if not result.freed:
-        return f"measured {result.measured_bytes:,} bytes, and not all of it was given back"
+        return f"measured {result.measured_bytes:,} bytes{part}, and not all of it was given back"
     if not result.measured_layers and result.whole_bytes:
         return f"nothing measured: no room for one layer of {result.of_layers:,}"
     if result.difference_bytes:
-        return f"measured {result.measured_bytes:,} bytes, {result.difference_bytes:+,} against the prediction"
-    return f"measured {result.measured_bytes:,} bytes, exactly as predicted, and all given back"
+        return f"measured {result.measured_bytes:,} bytes{part}, {result.difference_bytes:+,} against the prediction"
+    return f"measured {result.measured_bytes:,} bytes{part}, exactly as predicted, and all given back"
 
 
 def _weights(result: MeasureResult, unit: str) -> Grid:
