@@ -131,23 +131,26 @@ def _engine(result: SizeResult, unit: str) -> list[Block]:
         f"{name} {version} reserves {in_unit(reserved, unit)} {unit}{f' ({over})' if over else ''} on one rank",
         *(f"  {reason}" for reason in reasons),
     ]
-    plain = {key: value for key, value in engine.items() if not isinstance(value, list | dict)}
-    for start in range(0, len(plain), FIGURES_ON_A_LINE):
-        some = list(plain.items())[start : start + FIGURES_ON_A_LINE]
-        lines.append("  " + ", ".join(f"{key} {figure(value)}" for key, value in some))
+    own = tuple((key, figure(value)) for key, value in engine.items() if not isinstance(value, list | dict))
+    blocks: list[Block] = [Grid(("one rank", unit, "bytes"), frozenset({1, 2}), tuple(rows)), Lines(tuple(lines))]
+    if own:
+        blocks.append(Grid((f"{name}'s own figures", ""), frozenset({1}), own))
     for key, items in engine.items():
-        if isinstance(items, list):
-            lines += [f"  {key}: {_nested(item)}" for item in items]
-    return [Grid(("one rank", unit, "bytes"), frozenset({1, 2}), tuple(rows)), Lines(tuple(lines))]
+        if isinstance(items, list) and items:
+            blocks += _nested(key, items)
+    return blocks
 
 
-FIGURES_ON_A_LINE = 8
-
-
-def _nested(item: Any) -> str:
-    if not isinstance(item, dict):
-        return figure(item)
-    return ", ".join(f"{key} {figure(value)}" for key, value in item.items())
+def _nested(name: str, items: list[Any]) -> list[Block]:
+    """A list of an engine's figures as a table with a row each."""
+    if not all(isinstance(item, dict) for item in items):
+        return [Lines((f"{name}: {', '.join(figure(item) for item in items)}",))]
+    columns = tuple(dict.fromkeys(key for item in items for key in item))
+    numbers = frozenset(
+        i for i, column in enumerate(columns) if not any(isinstance(item.get(column), str) for item in items)
+    )
+    rows = tuple(tuple(figure(item[column]) if column in item else "" for column in columns) for item in items)
+    return [Lines((f"{name}:",)), Grid(columns, numbers, rows)]
 
 
 def figure(value: Any) -> str:
