@@ -27,6 +27,7 @@ ENGINES = {
     "transformers": "transformers",
     "llama.cpp": "llama_cpp",
     "mlx": "mlx",
+    "sglang": "sglang",
 }
 
 
