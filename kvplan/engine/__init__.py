@@ -24,10 +24,10 @@ from kvplan.workload import Workload
 ENGINES = {
     "ideal": "ideal",
     "vllm": "vllm",
+    "sglang": "sglang",
     "transformers": "transformers",
     "llama.cpp": "llama_cpp",
     "mlx": "mlx",
-    "sglang": "sglang",
 }
 
 

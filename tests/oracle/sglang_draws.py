@@ -25,7 +25,9 @@ class Drawn(Record):
 
 def drawn(dice: Random) -> Drawn:
     """One model: dense, latent, sparse, windowed or with states, and how it is served."""
-    kind = dice.choice(("dense", "latent", "sparse", "windowed", "windowed", "capped", "stateful", "stateful", "latent states"))
+    kind = dice.choice(
+        ("dense", "latent", "sparse", "windowed", "windowed", "capped", "stateful", "stateful", "latent states")
+    )
     return {
         "dense": _dense, "latent": _latent, "sparse": _sparse, "windowed": _windowed, "capped": _capped,
         "stateful": _stateful, "latent states": _latent_states,
@@ -103,7 +105,13 @@ def _latent(dice: Random) -> Drawn:
 def _sparse(dice: Random) -> Drawn:
     latent, dtype = (512, 64), dice.choice(("auto", "fp8_e4m3", "fp8_e4m3"))
     backend = dice.choice((None, "trtllm", "tilelang", "flashmla_kv"))
-    model: dict[str, Any] = {"full_layers": dice.randint(1, 80), "latent": latent, "index": True, "dtype": dtype, "backend": backend}
+    model: dict[str, Any] = {
+        "full_layers": dice.randint(1, 80),
+        "latent": latent,
+        "index": True,
+        "dtype": dtype,
+        "backend": backend,
+    }
     workload, options = _served(dice, model, 64)
     model["tp"] = workload["tp"] = dice.choice((1, 8))
     options.append(f"kv_cache_dtype={dtype}")
@@ -147,7 +155,12 @@ def _capped(dice: Random) -> Drawn:
         if model.full_layers:
             break
     running = model.running or dice.randint(found.workload["batch"], 200)
-    model.__dict__ |= {"running": running, "radix": False, "overlap": dice.random() < 0.5, "chunk": dice.choice((2048, 8192))}
+    model.__dict__ |= {
+        "running": running,
+        "radix": False,
+        "overlap": dice.random() < 0.5,
+        "chunk": dice.choice((2048, 8192)),
+    }
     options = [option for option in found.options if not option.startswith("max_running")] + [
         f"max_running_requests={running}", "disable_radix_cache=true", f"chunked_prefill_size={model.chunk}",
         f"disable_overlap_schedule={'false' if model.overlap else 'true'}",
@@ -160,7 +173,12 @@ def _states(dice: Random, tp: int, layers: int) -> tuple[dict[str, Any], Any, st
     shapes, kernel = module("configs.mamba_utils"), dice.randint(2, 5)
     dtype = dice.choice(("fp32", "fp32", "bf16"))
     made = shapes.Mamba2StateDType(conv=STATE_DTYPES["bf16"], temporal=STATE_DTYPES[dtype])
-    ids, heads, width, size = list(range(layers)), 8 * dice.randint(1, 8), dice.choice((32, 64, 128)), dice.choice((16, 64, 128))
+    ids, heads, width, size = (
+        list(range(layers)),
+        8 * dice.randint(1, 8),
+        dice.choice((32, 64, 128)),
+        dice.choice((16, 64, 128)),
+    )
     kind = dice.choice(("mamba2", "gated_deltanet", "kda", "lightning", "short_conv", "mamba1"))
     common: dict[str, Any] = {"tp_world_size": tp, "conv_kernel": kernel}
     strategy = "extra_buffer"
@@ -178,12 +196,20 @@ def _states(dice: Random, tp: int, layers: int) -> tuple[dict[str, Any], Any, st
         )
     elif kind == "kda":
         spec = {"heads": heads, "head_dim": width, "conv_kernel": kernel}
-        shape = shapes.KimiLinearStateShape.create(tp_world_size=tp, num_heads=heads, head_dim=width, conv_kernel_size=kernel)
+        shape = shapes.KimiLinearStateShape.create(
+            tp_world_size=tp, num_heads=heads, head_dim=width, conv_kernel_size=kernel
+        )
         return _typed(kind, spec, dtype), shapes.KimiLinearCacheParams(shape=shape, layers=ids, dtype=made), strategy
     elif kind == "lightning":
         spec = {"heads": heads, "head_dim": width}
         shape = shapes.Mamba2StateShape.create(
-            tp_world_size=tp, conv_kernel=1, intermediate_size=0, n_groups=0, num_heads=heads, head_dim=width, state_size=width
+            tp_world_size=tp,
+            conv_kernel=1,
+            intermediate_size=0,
+            n_groups=0,
+            num_heads=heads,
+            head_dim=width,
+            state_size=width,
         )
     elif kind == "short_conv":
         spec, strategy = {"dim": heads * width, "conv_kernel": kernel}, "no_buffer"

@@ -38,13 +38,24 @@ TAKEN_FROM = ("sglang.srt.utils.common", "sglang.srt.configs.model_config")
 FILES = tuple(name.replace(".", "/") + ".py" for name in sorted({*REAL, *TAKEN_FROM}))
 PASSING = ("triton", "msgspec")
 """Served as stubs while the modules load, and forgotten again: torch looks for triton itself."""
-FALSE = frozenset({"is_cpu", "is_cuda", "is_hip", "is_npu", "is_xpu", "is_gfx95_supported", "cpu_has_amx_support", "is_fp8_fnuz"})
+FALSE = frozenset(
+    {"is_cpu", "is_cuda", "is_hip", "is_npu", "is_xpu", "is_gfx95_supported", "cpu_has_amx_support", "is_fp8_fnuz"}
+)
+
+
+def always(value: Any) -> Any:
+    """A function that answers `value` to everything."""
+
+    def answer(*_: Any, **__: Any) -> Any:
+        return value
+
+    return answer
 
 
 class _Anything(type):
     """A class whose attributes, calls, items and members are all itself: what nobody reads."""
 
-    def __new__(mcs, name: str, bases: Any, members: Any, **options: Any) -> Any:
+    def __new__(mcs, name: str, bases: Any, members: Any, **_: Any) -> Any:
         return super().__new__(mcs, name, bases, members)
 
     def __init__(cls, *args: Any, **options: Any) -> None:
@@ -76,7 +87,7 @@ class _Anything(type):
     def __enter__(cls) -> Any:
         return cls
 
-    def __exit__(cls, *args: Any) -> None:
+    def __exit__(cls, *args: object) -> None:
         return None
 
 
@@ -99,7 +110,7 @@ class _Stub(types.ModuleType):
         if name.startswith("__"):
             raise AttributeError(name)
         if name in FALSE:
-            return lambda *args, **kwargs: False
+            return always(False)
         if name == "Struct":
             return Struct
         return type(name, (Anything,), {}) if name[0].isupper() else Anything
@@ -113,7 +124,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         self.served = {"sglang", *PASSING}
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
-        if name.split(".")[0] not in self.served:
+        if name.split(".", maxsplit=1)[0] not in self.served:
             return None
         if name in REAL:
             place = self.folder / (name.replace(".", "/") + ".py")
@@ -139,18 +150,24 @@ def taken(at: Path, name: str, *functions: str) -> dict[str, Any]:
 
 def folder() -> Path | None:
     """Where the sources lie, None where nobody laid them."""
-    laid = os.environ.get("KVPLAN_ORACLES")
-    return Path(laid) / f"sglang-{VERSION}" if laid else None
+    found = Path(os.environ.get("KVPLAN_ORACLES", "")) / f"sglang-{VERSION}"
+    return found if (found / "complete").is_file() else None
+
+
+def _forgotten() -> dict[str, types.ModuleType]:
+    """The modules served in passing, taken out of what is loaded."""
+    return {name: sys.modules.pop(name) for name in list(sys.modules) if name.split(".")[0] in PASSING}
 
 
 def load(at: Path) -> None:
     """Make the modules importable, and give the few functions that sizing reads their real meaning."""
     finder = _Finder(at)
+    before = _forgotten()
     sys.meta_path.insert(0, finder)
     for name in sorted(REAL):
         importlib.import_module(name)
-    for name in [name for name in sys.modules if name.split(".")[0] in PASSING]:
-        del sys.modules[name]
+    _forgotten()
+    sys.modules.update(before)
     finder.served = {"sglang"}
     common = taken(at, TAKEN_FROM[0], "ceil_align", "ceil_div", "spec_decode_alloc_len_per_request")
     for name in REAL:
@@ -159,9 +176,9 @@ def load(at: Path) -> None:
                 setattr(sys.modules[name], function, own)
     algorithms = importlib.import_module("sglang.srt.speculative.spec_info")
     eagle = types.SimpleNamespace(is_uno=lambda: False, has_draft_kv=lambda: True)
-    algorithms.SpeculativeAlgorithm = types.SimpleNamespace(from_string=lambda name: eagle)  # type: ignore[attr-defined]
+    algorithms.SpeculativeAlgorithm = types.SimpleNamespace(from_string=always(eagle))  # type: ignore[attr-defined]
     profile = importlib.import_module("sglang.srt.layers.attention.qsa.config")
-    profile.parse_qsa_profile = lambda config: None  # type: ignore[attr-defined]
+    profile.parse_qsa_profile = always(None)  # type: ignore[attr-defined]
     split = importlib.import_module("sglang.srt.layers.cp.utils")
-    split.get_glm_dsa_layer_split_effective_num_layers = lambda kvc, layers: layers  # type: ignore[attr-defined]
-    split.get_glm_dsa_cp_layer_shard_info = lambda kvc: (None, 1)  # type: ignore[attr-defined]
+    split.get_glm_dsa_layer_split_effective_num_layers = lambda _, layers: layers  # type: ignore[attr-defined]
+    split.get_glm_dsa_cp_layer_shard_info = always((None, 1))  # type: ignore[attr-defined]

@@ -11,9 +11,10 @@ from pathlib import Path
 from types import MethodType
 from types import SimpleNamespace as Facts
 from typing import Any
+from unittest.mock import patch
 
 import torch
-from sglang_modules import folder, taken
+from sglang_modules import always, folder, taken
 
 GIB = 1 << 30
 OWN_RULES = taken(folder() or Path(), "sglang.srt.configs.model_config", "get_num_kv_heads", "get_swa_num_kv_heads")
@@ -61,11 +62,11 @@ def configurator(model: Model) -> Any:
     backends = ("trtllm_mha" if model.native else "flashinfer", "trtllm_mha")
     if model.dtype == "fp4_mx_block16":
         backends = ("triton", "triton")
-    module("arg_groups.overrides").attention_backends_of = lambda view: backends
+    module("arg_groups.overrides").attention_backends_of = always(backends)
     kvc = module("mem_cache.kv_cache_configurator")
     kvc.gc = Facts(collect=lambda: None)
-    kvc.KVCacheConfigurator.fused_entry_bytes = lambda self, name: None
-    kvc.KVCacheConfigurator._resolve_kv_pool_class = lambda self, kind, default: default
+    kvc.KVCacheConfigurator.fused_entry_bytes = always(None)
+    kvc.KVCacheConfigurator._resolve_kv_pool_class = lambda _, kind, default: kind and default
     window = list(range(model.full_layers, model.layers))
     made = object.__new__(kvc.KVCacheConfigurator)
     facts = {
@@ -99,7 +100,7 @@ def sized(model: Model, budget_bytes: int) -> dict[str, int]:
     """Pool sizes that SGLang derives from `budget_bytes`; it raises where it would not start."""
     made = configurator(model)
     kvc = module("mem_cache.kv_cache_configurator")
-    kvc.get_available_gpu_memory = lambda *args, **kwargs: budget_bytes / GIB
+    kvc.get_available_gpu_memory = always(budget_bytes / GIB)
     config = made.config_from_budget(made._profile_available_bytes(budget_bytes / GIB))
     schedule = kvc.get_schedule()
     config.max_running_requests = made.resolve_max_num_reqs(config.max_total_num_tokens)
@@ -116,17 +117,9 @@ def weighed(model: Model, sizes: dict[str, int]) -> dict[str, int]:
     """Bytes of the pools that SGLang builds for these sizes, as `get_kv_size_bytes` reports them."""
     made = configurator(model)
     states = _state_pool(model, sizes) if model.states else None
-    module("mem_cache.memory_pool").MHATokenToKVPool._init_kv_copy_and_warmup = lambda self: None
-    torch.get_device_module = lambda device=None: None
-    pool = made._build_token_to_kv_pool(
-        sizes=Facts(
-            max_total_num_tokens=sizes["full"], full_max_total_num_tokens=sizes["full"],
-            swa_max_total_num_tokens=sizes["window"], max_running_requests=sizes["requests"],
-        ),
-        is_dsa_model=model.index,
-        is_dsv4_model=False,
-        req_to_token_pool=Facts(mamba_pool=states, req_to_token=torch.zeros(1, 1)),
-    )  # fmt: skip
+    module("mem_cache.memory_pool").MHATokenToKVPool._init_kv_copy_and_warmup = always(None)
+    with patch.object(torch, "get_device_module", always(None)):
+        pool = _pool(made, model, sizes, states)
     found = pool.get_kv_size_bytes()
     k, v = found if isinstance(found, tuple) else (found, 0)
     # The size that SGLang reports for four-bit latents leaves their scales out.
@@ -141,6 +134,18 @@ def weighed(model: Model, sizes: dict[str, int]) -> dict[str, int]:
             answer["drafted_ssm"] = cache.intermediate_ssm.nbytes
             answer["drafted_conv"] = sum(t.nbytes for t in states._intermediate_conv_window_phys)
     return answer
+
+
+def _pool(made: Any, model: Model, sizes: dict[str, int], states: Any) -> Any:
+    return made._build_token_to_kv_pool(
+        sizes=Facts(
+            max_total_num_tokens=sizes["full"], full_max_total_num_tokens=sizes["full"],
+            swa_max_total_num_tokens=sizes["window"], max_running_requests=sizes["requests"],
+        ),
+        is_dsa_model=model.index,
+        is_dsv4_model=False,
+        req_to_token_pool=Facts(mamba_pool=states, req_to_token=torch.zeros(1, 1)),
+    )  # fmt: skip
 
 
 def _state_pool(model: Model, sizes: dict[str, int]) -> Any:
@@ -248,20 +253,20 @@ def _point(target: Any, contexts: dict[str, Any]) -> None:
         "envs": ENVS,
         "max_speculative_num_draft_tokens": lambda: contexts["spec"].speculative_num_draft_tokens,
         "is_deepseek_dsa": lambda config: config.dsa,
-        "is_deepseek_v4": lambda config: False,
-        "is_minimax_sparse": lambda config: False,
-        "get_dsa_index_head_dim": lambda config: 128,
-        "get_dsa_index_kpool": lambda config: 1,
-        "get_dsa_index_kpool_compress": lambda config: False,
-        "dsa_layer_skips_topk": lambda config, layer: False,
+        "is_deepseek_v4": always(False),
+        "is_minimax_sparse": always(False),
+        "get_dsa_index_head_dim": always(128),
+        "get_dsa_index_kpool": always(1),
+        "get_dsa_index_kpool_compress": always(False),
+        "dsa_layer_skips_topk": always(False),
         "mambaish_config": lambda config: config.states,
         "AttentionArch": Facts(MLA="mla", MHA="mha"),
         "is_float4_e2m1fn_x2": lambda dtype: dtype == torch.float4_e2m1fn_x2,
-        "compute_page_shard_scratch_bytes": lambda *args, **kwargs: 0,
-        "maybe_init_custom_mem_pool": lambda device: (False, None, None),
-        "mm_runtime_reservation_gb": lambda **kwargs: 0.0,
+        "compute_page_shard_scratch_bytes": always(0),
+        "maybe_init_custom_mem_pool": always((False, None, None)),
+        "mm_runtime_reservation_gb": always(0.0),
         "get_available_gpu_memory": None,
-        "TorchMemorySaverAdapter": Facts(create=lambda enable: Facts(region=lambda tag: _Region())),
+        "TorchMemorySaverAdapter": Facts(create=always(Facts(region=always(_Region())))),
     }.items():
         if hasattr(target, name):
             setattr(target, name, value)
@@ -271,5 +276,5 @@ class _Region:
     def __enter__(self) -> None:
         return None
 
-    def __exit__(self, *args: Any) -> None:
+    def __exit__(self, *args: object) -> None:
         return None

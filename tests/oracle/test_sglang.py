@@ -16,7 +16,7 @@ pytest.importorskip("torch")
 AT = sglang_modules.folder()
 pytestmark = [
     pytest.mark.oracle,
-    pytest.mark.skipif(AT is None, reason="KVPLAN_ORACLES is not set: `.ci/oracles DIR` lays SGLang's sources in DIR"),
+    pytest.mark.skipif(AT is None, reason="KVPLAN_ORACLES holds no SGLang: `.ci/oracles DIR` lays it in DIR"),
 ]
 
 from kvplan.engine import Reservation, engine_named
@@ -56,7 +56,9 @@ def running(model: Model, sizes: dict[str, int]) -> int:
     from sglang_pools import configurator
 
     made = configurator(model)
-    return int(made.resolve_max_num_reqs(sizes["full"] or sizes["window"])) if not model.states else _capped(model, sizes)
+    return (
+        int(made.resolve_max_num_reqs(sizes["full"] or sizes["window"])) if not model.states else _capped(model, sizes)
+    )
 
 
 def _capped(model: Model, sizes: dict[str, int]) -> int:
@@ -74,7 +76,9 @@ def test_sizes_and_bytes_are_those_of_sglangs_own_classes(number: int) -> None:
     check_bytes(case, found)
     check_needed(case, found)
     for _ in range(3):
-        check_sizes(case, int(found.least_budget_bytes * dice.choice((0.3, 0.9, 1.0, 1.7, 5.0))) + dice.randint(0, 10**9))
+        check_sizes(
+            case, int(found.least_budget_bytes * dice.choice((0.3, 0.9, 1.0, 1.7, 5.0))) + dice.randint(0, 10**9)
+        )
 
 
 def check_bytes(case: Drawn, found: Reservation) -> None:
@@ -95,7 +99,15 @@ def check_bytes(case: Drawn, found: Reservation) -> None:
             total += pools["drafted_ssm"] + pools["drafted_conv"]
     assert found.reserved_bytes == total
     if case.model.draft_layers:
-        shadow = Model(**{**case.model.__dict__, "full_layers": case.model.draft_layers, "window_layers": 0, "states": None, "state_layers": 0})
+        shadow = Model(
+            **{
+                **case.model.__dict__,
+                "full_layers": case.model.draft_layers,
+                "window_layers": 0,
+                "states": None,
+                "state_layers": 0,
+            }
+        )
         own = weighed(shadow, sizes)
         assert figures["draft_kv_bytes"] == own["k"] + own["v"]
 

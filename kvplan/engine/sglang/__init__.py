@@ -122,7 +122,9 @@ def _check(spec: ModelSpec, workload: Workload) -> None:
             "--policy full, or --engine ideal",
         )
     if workload.index_dtype not in ("fp8", "fp8_e4m3"):
-        raise InputError(f"--index-dtype: found {workload.index_dtype}, and SGLang stores index keys in fp8", "--index-dtype fp8")
+        raise InputError(
+            f"--index-dtype: found {workload.index_dtype}, and SGLang stores index keys in fp8", "--index-dtype fp8"
+        )
 
 
 def _figures(asked: Asked, sizes: Sizes, pools: Bytes) -> dict[str, Any]:
@@ -140,6 +142,8 @@ def _figures(asked: Asked, sizes: Sizes, pools: Bytes) -> dict[str, Any]:
         found["kv_bytes"] = pools.k
     elif model.full is not None or model.window is not None:
         found |= {"k_bytes": pools.k, "v_bytes": pools.v}
+    if model.window is not None:
+        found |= {"swa_k_bytes": pools.window_k, "swa_v_bytes": pools.window_v}
     if model.draft is not None:
         found["draft_kv_bytes"] = pools.draft
     if model.has_states:

@@ -71,7 +71,9 @@ def attention_groups(workload: Workload, options: Options) -> int:
     """
     groups = int(options.get("dp_size", 1)) if options.get("enable_dp_attention") else 1
     if "dp_size" in options and not options.get("enable_dp_attention"):
-        raise InputError("-E dp_size: counts with enable_dp_attention; whole replicas are --dp", "-E enable_dp_attention=true")
+        raise InputError(
+            "-E dp_size: counts with enable_dp_attention; whole replicas are --dp", "-E enable_dp_attention=true"
+        )
     if workload.tp % (groups * workload.dcp):
         allowed = f"divisors of --tp {workload.tp}" + (f" / --dcp {workload.dcp}" if workload.dcp > 1 else "")
         raise InputError(f"-E dp_size: found {groups}, allowed {allowed}", "-E dp_size=1")
@@ -89,7 +91,9 @@ def ranks(spec: ModelSpec, workload: Workload, options: Options) -> Ranks:
             "leave the option out",
         )
     dtype = options.get("mamba_ssm_dtype")
-    return Ranks(over, workload.pp, workload.dcp, not off, raw_latents(options), STATE_DTYPES[str(dtype)] if dtype else None)
+    return Ranks(
+        over, workload.pp, workload.dcp, not off, raw_latents(options), STATE_DTYPES[str(dtype)] if dtype else None
+    )
 
 
 def layout(spec: ModelSpec, workload: Workload, options: Options, held: Held) -> Layout:
@@ -102,9 +106,13 @@ def layout(spec: ModelSpec, workload: Workload, options: Options, held: Held) ->
         raise InputError(f"-E page_size: found {page}, and index keys need pages of 64", "-E page_size=64")
     dtype = _dtype(spec, workload, options)
     if dtype in ("nvfp4", "fp4_mx_block16") and held.window is not None:
-        raise InputError(f"-E kv_cache_dtype={dtype}: SGLang has no window pool in four bits", "-E kv_cache_dtype=fp8_e4m3")
+        raise InputError(
+            f"-E kv_cache_dtype={dtype}: SGLang has no window pool in four bits", "-E kv_cache_dtype=fp8_e4m3"
+        )
     if held.latent and (dtype == "mxfp8" or (held.indexed and dtype not in ("auto", "bf16", "bfloat16", "fp8_e4m3"))):
-        raise InputError(f"-E kv_cache_dtype: found {dtype}, and SGLang has no such latents", "-E kv_cache_dtype=fp8_e4m3")
+        raise InputError(
+            f"-E kv_cache_dtype: found {dtype}, and SGLang has no such latents", "-E kv_cache_dtype=fp8_e4m3"
+        )
     drafted = int(options.get("speculative_num_draft_tokens", SPEC_TOKENS if workload.mtp else 0))
     dequantised = options.get("prefill_kv_cache_dequant_dtype") == "fp8_e4m3"
     return Layout(dtype, page, workload.dcp, dequantised, drafted, int(options.get("speculative_eagle_topk", 1)) > 1)

@@ -80,14 +80,19 @@ def reasons(spec: ModelSpec, held: Held, layout: Layout, needs: Demand, sizes: S
     window = sum(held.window.bytes(layout.dtype)) * max(s.window_layers for s in held.stages) if held.window else 0
     slot = max(sum(n * (s.conv_bytes() + s.ssm_bytes()) for n, s in stage.states) for stage in held.stages)
     found: list[tuple[int, str]] = []
-    bounded = [tensor.growth.tokens for _, layer in spec.layers() for tensor in layer.tensors() if isinstance(tensor.growth, Window | Chunk)]
+    bounded = [
+        tensor.growth.tokens
+        for _, layer in spec.layers()
+        for tensor in layer.tensors()
+        if isinstance(tensor.growth, Window | Chunk)
+    ]
     if held.window is not None:
         rows = sizes.window + page - needs.batch * min(needs.tokens // max(1, needs.batch), held.window_tokens or 0)
         found.append((window * max(0, rows), _pool_reason(spec)))
     elif any(tokens * needs.batch < needs.tokens for tokens in bounded):
         found.append((full * needs.tokens, "windowed layers hold every token"))
     if held.filled_up:
-        share = held.filled_up * full // max(1, max(stage.full_layers for stage in held.stages))
+        share = held.filled_up * full // max(1, *(stage.full_layers for stage in held.stages))
         found.append((share * needs.tokens, f"{held.filled_up} layers without a cache of their own get one"))
     if held.has_states:
         each = sizes.slots // max(1, needs.batch)

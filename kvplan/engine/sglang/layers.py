@@ -158,7 +158,9 @@ def _draft(spec: ModelSpec, ranks: Ranks, mtp: int) -> Draft | None:
         return None
     if ranks.dcp > 1 or ranks.pp > 1:
         option = "--dcp" if ranks.dcp > 1 else "--pp"
-        raise InputError(f"--mtp: found beside {option}, and SGLang speculates on one stage without it", "leave one out")
+        raise InputError(
+            f"--mtp: found beside {option}, and SGLang speculates on one stage without it", "leave one out"
+        )
     item = _kept(spec, spec.draft_layer(), ranks)
     if item.rows is None or item.state is not None:
         raise _unknown(spec, "draft", "a draft layer that is not plain attention")

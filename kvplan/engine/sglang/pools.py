@@ -42,10 +42,15 @@ class Sizes(Record):
 
 
 class Bytes(Record):
-    """Bytes of one rank's pools; `k` holds latents and their index keys where there are no values."""
+    """Bytes of one rank's pools; `k` holds latents and their index keys where there are no values.
+
+    window_k, window_v: what of `k` and `v` is the window pool.
+    """
 
     k: int = 0
     v: int = 0
+    window_k: int = 0
+    window_v: int = 0
     draft: int = 0
     conv: int = 0
     ssm: int = 0
@@ -62,7 +67,7 @@ def pool_bytes(held: Held, stage: Stage, layout: Layout, sizes: Sizes) -> Bytes:
     """Bytes of every pool of one stage's rank."""
     page = layout.page_size
     full_rows, window_rows = sizes.full + page, sizes.window + page
-    k = v = draft = 0
+    k = v = window_k = window_v = draft = 0
     full = held.stored
     if full is not None:
         one_k, one_v = full.bytes(layout.dtype)
@@ -72,14 +77,14 @@ def pool_bytes(held: Held, stage: Stage, layout: Layout, sizes: Sizes) -> Bytes:
         k += full_rows * layout.dcp * stage.index_layers * INDEX_BYTES
     if held.window is not None and stage.window_layers:
         one_k, one_v = held.window.bytes(layout.dtype)
-        k += window_rows * stage.window_layers * one_k
-        v += window_rows * stage.window_layers * one_v
+        window_k = window_rows * stage.window_layers * one_k
+        window_v = window_rows * stage.window_layers * one_v
     if held.draft is not None:
         rows = window_rows if held.draft.windowed else full_rows
         shared = held.draft.rows.workspace_bytes(layout.dtype, layout.dequantised)
         one = sum(held.draft.rows.bytes(layout.dtype)) + (INDEX_BYTES if held.draft.indexed else 0)
         draft = rows * (held.draft.layers * one + 2 * shared)
-    return Bytes(k, v, draft, *_state_bytes(stage, layout, sizes))
+    return Bytes(k + window_k, v + window_v, window_k, window_v, draft, *_state_bytes(stage, layout, sizes))
 
 
 def _state_bytes(stage: Stage, layout: Layout, sizes: Sizes) -> tuple[int, int, int, int]:

@@ -7,7 +7,7 @@
   where requests are capped and there is no radix cache, a fixed window pool for the worst case, and the rest is full.
 - Every pipeline stage sizes itself and the fewest tokens count.
 
-Worked: gpt-oss-20b: 24,576 + 0.8 x 24,576 = 44,236.8 bytes per token, so 40 GiB hold 970,904 full and 776,723 window
+Worked: gpt-oss-20b: 24,576 + 0.8 x 24,576 = 44,236.8 bytes per token, so 40 GiB hold 970,903 full and 776,722 window
 tokens.
 
 Source: SGLang 0.5.23 srt/model_executor/pool_configurator.py and srt/mem_cache/kv_cache_configurator.py, executed.
@@ -120,7 +120,9 @@ def _fixed_window_bytes(held: Held, stage: Stage, layout: Layout, limits: Limits
 def slot_bytes(held: Held) -> int:
     """Bytes of one state slot, as sizing charges it: the stage with the most state layers, on every rank."""
     layers = [sum(count for count, _ in stage.states) for stage in held.stages]
-    whole = sum(count * (state.conv_bytes() + state.ssm_bytes()) for stage in held.stages for count, state in stage.states)
+    whole = sum(
+        count * (state.conv_bytes() + state.ssm_bytes()) for stage in held.stages for count, state in stage.states
+    )
     return int(whole * (max(layers) / sum(layers)))
 
 
