@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from tiny_specs import CROSS, ENTRY, GQA, LATENT, spec_of
 
 from kvplan.engine import engine_named
@@ -22,6 +24,9 @@ GEMMA = {
     "layers": [{"count": 10, "attention": WIDE}, {"count": 52, "attention": {**WIDE, "window": 1024}}],
 }
 MAMBA = {"layers": 8, "attention": {"type": "mamba1", "d_inner": 512, "d_state": 16, "conv_kernel": 4}}
+PRINTED: dict[str, Any] = yaml.safe_load(
+    (Path(__file__).parents[1] / "data" / "llama_cpp.yaml").read_text(encoding="utf-8")
+)
 STREAMING = "streaming:sinks=1,window=4"
 
 
@@ -97,6 +102,35 @@ def test_windows_are_what_the_engine_printed(
     base, swa = cache(found, "base"), cache(found, "swa")
     assert (base["k_bytes"] + base["v_bytes"], base["layers"]) == (base_mib * MIB, 10)
     assert (swa["cells"], swa["k_bytes"] + swa["v_bytes"], swa["layers"]) == (cells, swa_mib * MIB, 52)
+
+
+@pytest.mark.parametrize("row", PRINTED["devices"], ids=lambda row: " ".join(map(str, row[:5])))
+def test_each_device_holds_what_the_engine_printed(row: list[Any]) -> None:
+    name, devices, options, n_ctx, sequences, printed = row
+    found = engine_named("llama.cpp", (*options.split(), f"n_ctx={n_ctx}")).reserve(
+        model({"layers": PRINTED["models"][name]}), Workload(n_ctx, sequences, pp=devices)
+    )
+    all_on_one = [{"name": "0", "kv_bytes": found.figures["kv_bytes"]}]
+    held = {item["name"]: item["kv_bytes"] for item in found.figures.get("devices", all_on_one) if item["kv_bytes"]}
+    assert held.keys() == printed.keys()
+    for device, buffers in printed.items():
+        assert held[device] == pytest.approx(sum(buffers) * MIB, abs=0.005 * MIB * len(buffers))
+    assert found.reserved_bytes == max((size for name, size in held.items() if name != "CPU"), default=0)
+
+
+@pytest.mark.parametrize("row", PRINTED["deepseek4"], ids=lambda row: row[0])
+def test_the_caches_of_deepseek_v4_are_what_the_engine_printed(row: list[Any]) -> None:
+    options, caches, states = row
+    shape = {"layers": PRINTED["models"]["deepseek4"]}
+    context = int(options.split()[0].partition("=")[2])
+    listed = reserved(shape, *options.split(), context=context).figures["caches"]
+    kept = [item for item in listed if "k_bytes" in item]
+    assert [item["name"] for item in kept] == ["base", "swa", "csa", "hca", "indexer"]
+    assert [
+        [item["cells"], item["layers"], *(round(item[part] / MIB, 2) for part in ("k_bytes", "v_bytes"))]
+        for item in kept
+    ] == caches
+    assert [round((item["r_bytes"] + item["s_bytes"]) / MIB, 2) for item in listed if "r_bytes" in item] == states
 
 
 @pytest.mark.parametrize("sequences", [1, 4])
