@@ -45,6 +45,19 @@ class Expect(Fields):
     fixed_bytes_per_sequence: Bytes | None = None
 
 
+class Dimensions(Fields):
+    """Widths that activations and quantized weights depend on; the cache never does.
+
+    intermediate_size: the widest FFN that one token passes, its active and shared experts side by side.
+    tie_word_embeddings: embeddings and head are one matrix.
+    """
+
+    hidden_size: Annotated[int, Field(ge=1, le=10**7)]
+    intermediate_size: Annotated[int, Field(ge=1, le=10**8)] | None = None
+    vocab_size: Annotated[int, Field(ge=1, le=10**8)]
+    tie_word_embeddings: bool = False
+
+
 class SpecFields(Fields):
     """Every key of a model spec but those that say what each layer keeps."""
 
@@ -58,6 +71,7 @@ class SpecFields(Fields):
     max_context: Annotated[int, Field(ge=1, le=10**12)] | None = None
     dtype: Literal["bf16", "fp16", "fp32"] = "bf16"
     kv_dtype: Name | None = None
+    dimensions: Dimensions | None = None
     encoder_tokens: Annotated[int, Field(ge=1, le=10**9)] | None = None
     notes: Text | None = None
     sources: list[Text] = Field(default=[], max_length=50)

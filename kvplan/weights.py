@@ -1,4 +1,14 @@
-"""What the weights take: parameters x stored width, divided over the ranks that hold them."""
+"""What the weights take: parameters x stored width, divided over the ranks that hold them.
+
+Formats that quantize a released model leave its embeddings and head as they were. A rank of several also holds
+what is not divided (norms, routers, a latent's down-projections, heads fewer than ranks) and a stage of the pipeline
+its layers rounded up, so a share is the least that the fullest rank can hold.
+
+Worked: Llama-3.1-8B in fp8: 6,979,588,096 parameters of 1 byte and 2 x 128,256 x 4,096 of 2: 9,080,934,400 bytes,
+8.46 GiB, which is what TensorRT-LLM prints for it.
+
+Source: the checkpoints' formats; ranks: vLLM's logs, tests/data/logged_budgets.yaml.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +17,21 @@ from fractions import Fraction
 from kvplan.errors import InputError, did_you_mean, quoted
 from kvplan.record import Record
 from kvplan.spec import ModelSpec
+from kvplan.tensor import ITEM_BYTES
 from kvplan.units import byte_count, ceil_div
 from kvplan.workload import Workload
 
 MIXED_MARGIN = Fraction(3, 100)
+"""What scales and parts left wide may add."""
+
+PADDED_MARGINS = {"mxfp4": Fraction(7, 100)}
+"""The same for formats whose kernels pad: vLLM holds 5 to 6 % more of gpt-oss, 2,880 columns as 3,072."""
+
+RANK_MARGIN = Fraction(2, 100)
+"""What ranks may hold twice: 0.1 % of Llama-3.3-70B on 2, 1.1 % of DeepSeek-V3 on 8 (its down-projections)."""
+
+KEEPS_EMBEDDINGS = frozenset({"fp8", "fp8_block128", "int8", "int4", "int4_g32", "awq", "gptq", "mxfp4", "nvfp4"})
+"""Formats whose checkpoints leave embeddings and head in the released width."""
 
 
 class Width(Record):
@@ -78,16 +99,45 @@ def weights_on_rank(spec: ModelSpec, workload: Workload, given: str | None) -> W
             "leave --ep out, or add `weights:` parts to the spec",
         )
     held = Fraction(0)
-    exact = True
+    exact, margin = True, MIXED_MARGIN
     for part, parameters, format_ in parts:
         ranks = _ranks_of(part, workload)
         used = width or _width(format_)
         exact = exact and used.exact
+        margin = max(margin, PADDED_MARGINS.get(given or format_, margin))
         held += Fraction(parameters) * used.bits / 8 / ranks
-    best = -(-held.numerator // held.denominator)
-    high = best if exact else int(best * (1 + MIXED_MARGIN)) + 1
+    wide = _embeddings(spec) if width and given in KEEPS_EMBEDDINGS else 0
+    low = _whole(held)
+    best = _whole(held + wide * (_width(spec.fields.dtype).bits - width.bits) / 8 / workload.ranks) if width else low
+    high = best if exact else int(best * (1 + margin)) + 1
     source = f"{spec.fields.parameters:,} parameters x {given or 'their released width'}"
-    return Weights(best, best, high, "exact" if exact else "assumed", source)
+    return _on_rank(spec, workload, Weights(best, low, high, "exact" if exact else "assumed", source))
+
+
+def _whole(count: Fraction) -> int:
+    return -(-count.numerator // count.denominator)
+
+
+def _embeddings(spec: ModelSpec) -> int:
+    """Parameters of embeddings and head, 0 where the spec does not say."""
+    found = spec.fields.dimensions
+    if found is None or spec.fields.parameters is None:
+        return 0
+    matrices = 1 if found.tie_word_embeddings else 2
+    return min(spec.fields.parameters, matrices * found.vocab_size * found.hidden_size)
+
+
+def _on_rank(spec: ModelSpec, workload: Workload, share: Weights) -> Weights:
+    """`share` with what a rank may hold beyond it: copies, and layers that the stages do not divide."""
+    if workload.ranks == 1:
+        return share
+    layers = spec.layer_count
+    rounded = Fraction(ceil_div(layers, workload.pp) * workload.pp, layers)
+    head = 0
+    if workload.pp > 1:
+        head = ceil_div(_embeddings(spec) * ITEM_BYTES[spec.fields.dtype], workload.tp)
+    high = int(share.high_bytes * (1 + RANK_MARGIN) * rounded) + head + 1
+    return Weights(share.rank_bytes, share.low_bytes, high, "assumed", share.source)
 
 
 def _stored(spec: ModelSpec, workload: Workload) -> Weights:
@@ -97,8 +147,8 @@ def _stored(spec: ModelSpec, workload: Workload) -> Weights:
         if place == "mtp" and not workload.mtp:
             continue
         held += Fraction(count, _ranks_of(place, workload))
-    share = -(-held.numerator // held.denominator)
-    return Weights(share, share, share, "exact", "bytes stored in the checkpoint")
+    share = _whole(held)
+    return _on_rank(spec, workload, Weights(share, share, share, "exact", "bytes stored in the checkpoint"))
 
 
 def _ranks_of(part: str, workload: Workload) -> int:

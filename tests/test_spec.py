@@ -255,7 +255,7 @@ def test_weights_that_add_up_are_taken() -> None:
             "write a value of that kind",
         ),
         ({"nmae": "x"}, "f.yaml: nmae: unknown key", "did you mean name?"),
-        ({"atention": GLOBAL}, "f.yaml: atention: unknown key", "did you mean attention, pattern?"),
+        ({"atention": GLOBAL}, "f.yaml: atention: unknown key", "did you mean attention, dimensions, pattern?"),
         ({"layer": 4}, "f.yaml: layer: unknown key", "did you mean layers, pattern?"),
         (
             {"attention": {**GLOBAL, "hed_dim": 64}},

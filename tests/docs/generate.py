@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from logged_budgets import BUDGETS, Compared
 from pages import REFERENCE, run
 
 from kvplan.attention import KINDS, kind_class
@@ -23,7 +25,7 @@ from kvplan.gpu import Gpu, Memory, Unified
 from kvplan.json_schema import RESULTS, schema_text
 from kvplan.lists import format_rows
 from kvplan.policy import POLICIES
-from kvplan.spec import Expect, SpecFields, WeightPart
+from kvplan.spec import Dimensions, Expect, SpecFields, WeightPart
 from kvplan.weights import WIDTHS
 
 NOTICE = "<!-- Written by tests/docs/generate.py; change the code, not this page. -->"
@@ -45,6 +47,7 @@ def pages() -> dict[str, str]:
             "weights.md": _weights(),
             "spec-fields.md": _spec_fields(),
             "gpu-fields.md": _gpu_fields(),
+            "logged-budgets.md": _logged_budgets(),
         }
     return found | {f"schemas/{name}.json": f"{schema_text(name).strip()}\n" for name in RESULTS}
 
@@ -136,6 +139,32 @@ def _overheads() -> str:
     )
 
 
+def _logged_budgets() -> str:
+    compared = [Compared(entry) for entry in BUDGETS]
+    inside = sum(found.inside for found in compared)
+    widths = sorted(found.high - found.low for found in compared)
+    rows = [
+        (
+            found.entry["id"],
+            f"`{found.entry['engine']}`",
+            found.entry["use"],
+            f"{found.entry['available']:.2f}",
+            *(f"{value:.2f}" for value in (found.best, found.low, found.high)),
+            "yes" if found.inside else f"no: {found.entry['outside']}",
+            found.entry["source"],
+        )
+        for found in compared
+    ]
+    return _page(
+        "Logged budgets",
+        "What engines printed as the room for their cache, in GiB on one rank, beside what kvplan says.\n"
+        "Weights are those that the log prints, where it does; `fit` marks the logs that constants were taken from.",
+        f"{inside} of {len(compared)} logged budgets lie inside the interval; its width is {widths[0]:.1f} to "
+        f"{widths[-1]:.1f} GiB, {widths[len(widths) // 2]:.1f} in the middle.",
+        _table(("log", "engine", "use", "logged", "best", "low", "high", "inside", "source"), rows),
+    )
+
+
 def _weights() -> str:
     rows = [
         (f"`{name}`", f"{float(width.bits):.6g}", "yes" if width.exact else "no", width.source)
@@ -144,7 +173,8 @@ def _weights() -> str:
     return _page(
         "Weight formats",
         "What `--weights` takes; bytes such as `38GiB` work too.\n"
-        "Where not every parameter takes the same, 3 % are added to the upper bound.",
+        "Where not every parameter takes the same, 3 % are added to the upper bound, 7 % for mxfp4, whose kernels pad.\n"
+        "Formats that quantize a released model leave its embeddings and head as they were, where the spec gives `dimensions`.",
         _table(("format", "bits per parameter", "exact", "source"), rows),
     )
 
@@ -159,6 +189,9 @@ def _spec_fields() -> str:
         _fields(WeightPart),
         "### `expect`",
         _fields(Expect),
+        "## `dimensions`",
+        "Widths that activations and quantized weights depend on; the cache never does.",
+        _fields(Dimensions),
         "## Attention kinds",
     ]
     for name in KINDS:

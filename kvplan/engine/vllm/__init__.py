@@ -18,8 +18,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from kvplan.account import Account, Device, general_account
+from kvplan.account import Account, Device
 from kvplan.engine import EngineOption, Options, Reservation
+from kvplan.engine.vllm.budget import account
 from kvplan.engine.vllm.caches import Request
 from kvplan.engine.vllm.figures import capacity_figures, figures, reasons, shared_blocks
 from kvplan.engine.vllm.plan import Plan, plan
@@ -71,8 +72,8 @@ class Vllm:
         return None if memory is None else int(memory)
 
     def account(self, spec: ModelSpec, workload: Workload, options: Options, version: str, device: Device) -> Account:
-        """The general account."""
-        return general_account(device)
+        """A share of the card, less what the profile run finds in use."""
+        return account(spec, workload, options, PROFILES[version], device)
 
     def dip_tokens(self, spec: ModelSpec, workload: Workload, options: Options) -> int:
         """0: more tokens never take fewer blocks."""

@@ -80,6 +80,7 @@ OPTIONS: Mapping[str, EngineOption] = {
     ),
     "num_gpu_blocks_override": EngineOption("int", "none", "blocks, whatever the memory"),
     "kv_cache_memory_bytes": EngineOption("bytes", "none", "memory for the cache on one rank, taken as it is"),
+    "enforce_eager": EngineOption("bool", "false", "no CUDA graphs, whose memory the cache then gets"),
     "gpu_memory_utilization": EngineOption("share", "0.92; 0.9 before 0.21", "share of the card that vLLM may use"),
 }
 

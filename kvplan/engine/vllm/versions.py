@@ -19,18 +19,21 @@ class Profile(Record):
     tokens_by_concurrency: the token line is concurrency x model length; before, blocks x tokens per block.
     group_ratio: below this ratio of most to fewest layers, groups are as large as the larger.
     in_flight: windows are reserved for the tokens of every batch in flight; before, of one batch.
+    utilization: the share of a card it takes by default. graphs: CUDA graphs are taken from that share.
     """
 
     name: str
     tokens_by_concurrency: bool = True
     group_ratio: Fraction = Fraction(3, 2)
     in_flight: bool = True
+    utilization: Fraction = Fraction(92, 100)
+    graphs: bool = True
 
 
 PROFILES = {
     p.name: p
     for p in (
-        Profile("0.19", tokens_by_concurrency=False, in_flight=False),
+        Profile("0.19", tokens_by_concurrency=False, in_flight=False, utilization=Fraction(9, 10), graphs=False),
         Profile("0.25", in_flight=False),
         Profile("0.33"),
     )
