@@ -8,6 +8,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from pydantic import ConfigDict, TypeAdapter, create_model
 
 from kvplan import results as r
+from kvplan.explained import ExplainResult
 from kvplan.record import Record
 
 RESULTS: dict[str, type[Record]] = {
@@ -24,8 +25,14 @@ MORE: dict[str, dict[str, Any]] = {"measure": {"device": {"type": "string"}}, "t
 """Keys that a document has beside its results."""
 
 
+DOCUMENTS: dict[str, type[Record]] = {"explain": ExplainResult}
+"""Commands with one answer, whose fields stand in the document itself."""
+
+
 def schema(command: str) -> dict[str, Any]:
     """The JSON Schema (draft 2020-12) of `command`'s document."""
+    if command in DOCUMENTS:
+        return _flat(command)
     model = _model(RESULTS[command], {})
     items = TypeAdapter(model).json_schema(mode="serialization")
     definitions = items.pop("$defs", {})
@@ -43,6 +50,15 @@ def schema(command: str) -> dict[str, Any]:
         },
         "$defs": definitions,
     }
+
+
+def _flat(command: str) -> dict[str, Any]:
+    """The schema of a document that is one result."""
+    document = TypeAdapter(_model(DOCUMENTS[command], {})).json_schema(mode="serialization")
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", **document, "title": f"kvplan {command}"}
+    head["properties"] = {"schema": {"const": f"kvplan.{command}/1"}, **document["properties"]}
+    head["required"] = ["schema", *document["required"]]
+    return head
 
 
 def schema_text(command: str) -> str:

@@ -21,6 +21,7 @@ from kvplan.errors import KvplanError, nearest, printable
 COMMANDS = {
     "size": "size",
     "fit": "fit",
+    "explain": "explain",
     "table": "table",
     "measure": "measure",
     "import": "import_source",

@@ -22,7 +22,7 @@ from kvplan.catalogue import overheads_text
 from kvplan.cli import COMMANDS
 from kvplan.engine import ENGINES
 from kvplan.gpu import Gpu, Memory, Unified
-from kvplan.json_schema import RESULTS, schema_text
+from kvplan.json_schema import DOCUMENTS, RESULTS, schema_text
 from kvplan.lists import format_rows
 from kvplan.policy import POLICIES
 from kvplan.spec import Dimensions, Expect, SpecFields, WeightPart
@@ -49,7 +49,7 @@ def pages() -> dict[str, str]:
             "gpu-fields.md": _gpu_fields(),
             "logged-budgets.md": _logged_budgets(),
         }
-    return found | {f"schemas/{name}.json": f"{schema_text(name).strip()}\n" for name in RESULTS}
+    return found | {f"schemas/{name}.json": f"{schema_text(name).strip()}\n" for name in (*RESULTS, *DOCUMENTS)}
 
 
 def stale() -> Iterator[str]:

@@ -42,6 +42,16 @@ def cache(found: Any, name: str) -> dict[str, Any]:
     return next(item for item in found.figures["caches"] if item["name"] == name)
 
 
+def test_snapshots_repeat_every_state_as_the_engine_printed() -> None:
+    """Qwen3.8-27B: 149.625 MiB for one sequence; `4 seqs  2 rs_seq` printed R 67.50 and S 1728.00 MiB."""
+    deltanet = {"type": "gated_deltanet", "k_heads": 16, "v_heads": 48, "k_head_dim": 128, "v_head_dim": 128}
+    found = reserved(
+        {"layers": 48, "attention": {**deltanet, "conv_kernel": 4}}, "n_parallel=4", "n_rs_seq=2", "kv_unified=true"
+    )
+    states = cache(found, "recurrent")
+    assert (states["r_bytes"], states["s_bytes"]) == (67.5 * MIB, 1728 * MIB)
+
+
 @pytest.mark.parametrize(
     ("asked", "sequences", "unified", "cells", "n_ctx"),
     [

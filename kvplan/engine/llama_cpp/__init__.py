@@ -39,6 +39,7 @@ class LlamaCpp:
         "kv_unified": EngineOption("bool", "false", "one stream of cells for all sequences, not one each"),
         "n_batch": EngineOption("int", "2048", "tokens of a logical batch, which bounds the physical one"),
         "n_ubatch": EngineOption("count", "512", "tokens of a physical batch: what a window holds beyond its own"),
+        "n_rs_seq": EngineOption("count", "0", "snapshots of each state that a draft can be rolled back to"),
         "swa_full": EngineOption("bool", "false", "windows get as many cells as full layers"),
         "flash_attn": EngineOption(("auto", "on", "off"), "auto", "off pads V where layers differ in width"),
         "cache_type_k": EngineOption(KV_TYPES, "f16", "type of K, latents and index keys"),

@@ -1,7 +1,7 @@
 """The engine's caches of one model: cells, layers and bytes of each, as its log lists them.
 
     K or V of a cache:  layers x row(type, elements) x cells x streams
-    r, s:               layers x elements x 4 bytes x sequences, always f32
+    r, s:               layers x elements x 4 bytes x sequences x (1 + n_rs_seq), always f32
 
 Worked: Llama-3.1-8B in 1,024 cells of f16: 32 layers x 2,048 bytes x 1,024 = 67,108,864 bytes of K and as many of V.
 
@@ -117,12 +117,13 @@ def _index(shape: Shape, context: Context) -> Cache:
 
 
 def _recurrent(context: Context) -> Cache:
-    """Convolution and state rows in f32, one per sequence."""
+    """Convolution and state rows in f32, one per sequence and one more for each snapshot of it."""
+    rows = context.n_parallel * (1 + context.n_rs_seq)
 
     def held(layer: LayerShape) -> Held | None:
         if not layer.r and not layer.s:
             return None
-        return Held(layer.r * F32_BYTES * context.n_parallel, layer.s * F32_BYTES * context.n_parallel)
+        return Held(layer.r * F32_BYTES * rows, layer.s * F32_BYTES * rows)
 
     return Cache("recurrent", context.n_parallel, held, recurrent=True)
 

@@ -43,7 +43,7 @@ class Context(Record):
 
     n_ctx_seq: cells of one stream. n_ubatch: tokens of one physical batch. v_padded: V stands transposed, as
     without flash attention, and is as wide in every layer as in the widest. blocks_divide_heads: quantized
-    heads must be whole blocks, as flash attention needs them.
+    heads must be whole blocks, as flash attention needs them. n_rs_seq: snapshots of each recurrent state.
     """
 
     n_ctx: int
@@ -55,6 +55,7 @@ class Context(Record):
     flash_attn: str
     type_k: str
     type_v: str
+    n_rs_seq: int = 0
 
     @property
     def streams(self) -> int:
@@ -103,7 +104,8 @@ def context_of(workload: Workload, options: Options) -> Context:
             "-E flash_attn=on, or -E cache_type_v=f16",
         )
     swa_full = bool(options.get("swa_full", False))
-    return Context(n_ctx, n_ctx_seq, n_parallel, unified, n_ubatch, swa_full, flash, type_k, type_v)
+    snapshots = int(options.get("n_rs_seq", 0))
+    return Context(n_ctx, n_ctx_seq, n_parallel, unified, n_ubatch, swa_full, flash, type_k, type_v, snapshots)
 
 
 def _cache_type(tensor: str, dtype: str | None, options: Options) -> str:

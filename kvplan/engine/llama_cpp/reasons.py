@@ -111,7 +111,7 @@ def _states(why: Why, layer: LayerShape) -> tuple[str, int]:
         rows = HCA_RATIO if layer.ratio == HCA_RATIO else 4 * CSA_RATIO
         return "compressors keep values and scores in f32", layer.entry * rows * 2 * F32_BYTES * context.n_parallel
     item = ITEM_BYTES[why.spec.fields.dtype]
-    more = layer.r * (F32_BYTES * context.n_parallel - item * batch) + layer.s * F32_BYTES * (
-        context.n_parallel - batch
-    )
-    return f"recurrent rows in f32, one for each of {context.n_parallel:,} sequences", more
+    rows = context.n_parallel * (1 + context.n_rs_seq)
+    more = layer.r * (F32_BYTES * rows - item * batch) + layer.s * F32_BYTES * (rows - batch)
+    each = f", and {context.n_rs_seq} snapshots" if context.n_rs_seq else ""
+    return f"recurrent rows in f32, one for each of {context.n_parallel:,} sequences{each}", more

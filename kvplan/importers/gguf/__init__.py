@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -22,14 +23,14 @@ from kvplan.importers.gguf.architectures import (
     LATENT,
     SHAPES_A_CACHE,
 )
-from kvplan.importers.gguf.container import TENSOR_TYPES, Container, read_container
+from kvplan.importers.gguf.container import TENSOR_TYPES, Container, Value, read_container
 from kvplan.importers.gguf.keys import Keys
 from kvplan.importers.gguf.layers import Stack, check_latent, layer_names
 from kvplan.importers.gguf.places import place
 from kvplan.record import Record
 from kvplan.spec import WeightPlace, parse_spec
 
-__all__ = ["TENSOR_TYPES", "Container", "GgufWeights", "read_container", "read_gguf", "stored_weights"]
+__all__ = ["TENSOR_TYPES", "Container", "GgufWeights", "read_container", "read_gguf", "read_metadata", "stored_weights"]
 
 MOST_FILES = 1024
 MOST_TENSORS = 262_144
@@ -54,17 +55,35 @@ def read_gguf(path: Path) -> Imported:
     key that may change the cache and is not understood.
     """
     first, paths = _files(path)
-    keys = _keys(first)
+    keys = _keys(first.values, first.source)
+    stack, notes = _stack(keys)
+    weights = _weights(first, paths, stack.count)
+    values = {**_fields(keys, path, weights, notes), **_layers(stack)}
+    return Imported(parse_spec(values, path.name), tuple(keys.read.items()), tuple(notes))
+
+
+def read_metadata(values: Mapping[str, Any], shown: str) -> Imported:
+    """The model that a file's keys describe where the file itself is not at hand, as a log prints them.
+
+    Raises: InputError for a missing or malformed key; NotCountableError as `read_gguf` does.
+    """
+    keys = _keys(dict(values), shown)
+    stack, notes = _stack(keys)
+    nothing = GgufWeights((), 0, 0, {}, {})
+    fields = _fields(keys, Path(shown), nothing, notes)
+    return Imported(parse_spec({**fields, **_layers(stack)}, shown), tuple(keys.read.items()), tuple(notes))
+
+
+def _stack(keys: Keys) -> tuple[Stack, list[str]]:
+    """(the layers, what must be said of them)."""
     stack = Stack(keys)
     if keys.architecture in LATENT:
         check_latent(keys, stack.kept)
     unread = _check_unread(keys)
-    weights = _weights(first, paths, stack.count)
     notes = [DTYPE_NOTE, *stack.notes]
     if unread:
         notes.append(f"keys that were not read: {', '.join(map(printable, unread[:5]))}")
-    values = {**_fields(keys, path, weights, notes), **_layers(stack)}
-    return Imported(parse_spec(values, path.name), tuple(keys.read.items()), tuple(notes))
+    return stack, notes
 
 
 def stored_weights(path: Path, layers: int = 10**6) -> GgufWeights:
@@ -94,9 +113,8 @@ def _files(path: Path) -> tuple[Container, list[Path]]:
     return first, paths
 
 
-def _keys(container: Container) -> Keys:
+def _keys(values: dict[str, Value], shown: str) -> Keys:
     """The keys of an architecture that is counted."""
-    shown, values = container.source, container.values
     kind = values.get("general.type", "model")
     if kind != "model":
         raise NotCountableError(

@@ -1,0 +1,67 @@
+"""Why a figure disagrees: what else the engine might have been asked, tried one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kvplan.errors import KvplanError
+from kvplan.explain.predict import Prediction, attempt
+from kvplan.explained import FigureResult
+from kvplan.logs import Reading, with_option
+from kvplan.spec import ModelSpec
+
+
+def with_causes(prediction: Prediction, spec: ModelSpec) -> Prediction:
+    """The same prediction, each disagreeing figure with how far it is off and what would explain it."""
+    explained = _explained(prediction, spec)
+    figures = tuple(_told(figure, prediction, explained) for figure in prediction.figures)
+    return prediction.replace(figures=figures)
+
+
+def _told(figure: FigureResult, prediction: Prediction, explained: str) -> FigureResult:
+    if figure.agrees is not False or not figure.predicted:
+        return figure
+    share = figure.printed / figure.predicted - 1
+    parts = [f"{share:+.1%} of the prediction"]
+    ranks = prediction.question.tp or 1
+    if explained:
+        parts.append(explained)
+    elif prediction.reading.ask.budget and share < 0 and ranks * (prediction.question.pp or 1) > 1:
+        parts.append("the smallest of all ranks decides, and the log prints the budget of one")
+    return figure.replace(reason="; ".join(parts))
+
+
+def _explained(prediction: Prediction, spec: ModelSpec) -> str:
+    """What change of the question makes every figure agree; empty where none of those tried does."""
+    for words, reading, profile in _alternatives(prediction):
+        try:
+            tried = attempt(reading, spec, profile)
+        except KvplanError:
+            continue
+        if tried.figures and all(figure.agrees is not False for figure in tried.figures) and tried.agreeing > 0:
+            return f"agrees {words}"
+    return ""
+
+
+def _alternatives(prediction: Prediction) -> Iterator[tuple[str, Reading, str]]:
+    reading, profile = prediction.reading, prediction.profile
+    ask = reading.ask
+
+    def changed(**changes: object) -> Reading:
+        return reading.replace(ask=ask.replace(**changes))
+
+    from kvplan.engine import engine_class
+
+    for other in engine_class(reading.engine).VERSIONS:
+        if other != profile:
+            yield f"as {reading.engine} {other} counts", reading, other
+    if not ask.mtp:
+        yield "with one draft layer", changed(mtp=1), profile
+    for dtype in ("fp8", "bf16", "fp32", "q8_0"):
+        if ask.k_dtype != dtype:
+            yield f"with a cache of {dtype}", changed(k_dtype=dtype, v_dtype=dtype), profile
+    for tp in (1, 2, 4, 8):
+        if tp != ask.tp:
+            yield f"on {tp} {'rank' if tp == 1 else 'ranks'}", changed(tp=tp), profile
+    for pair in reading.unsaid:
+        yield f"with {pair}", changed(options=with_option(ask.options, pair)), profile
