@@ -18,6 +18,7 @@ from kvplan.logs import MOST_FIGURES, Log, Reading
 from kvplan.schema import at
 
 READERS: dict[str, str] = {
+    "vllm": "vllm",
     "llama.cpp": "llama_cpp",
 }
 """Engines whose logs are read, the more special first: Ollama's hold llama.cpp's lines too."""

@@ -14,16 +14,20 @@ ANY_LENGTH = 4096
 
 
 def profiles(reading: Reading) -> tuple[str, ...]:
-    """Version profiles that may have written the log: the one its version falls in, else all, the newest first.
+    """Version profiles that may have written the log, the likeliest first: all of them where it does not say.
 
-    A release belongs to the newest profile that is not newer than it.
+    A profile is called after the last release that was seen to follow it; between two of them, either may hold.
     """
     known = engine_class(reading.engine).VERSIONS
     wanted = _numbers(reading.version or "")
     if not wanted or len(known) == 1:
         return tuple(reversed(known))
-    older = [name for name in known if _numbers(name) <= wanted[: len(_numbers(name))] or _numbers(name) <= wanted]
-    return (older[-1],) if older else (known[0],)
+    later = [name for name in known if _numbers(name) >= wanted[: len(_numbers(name))]]
+    earlier = [name for name in known if name not in later]
+    if not later:
+        return (known[-1],)
+    same = _numbers(later[0]) == wanted[: len(_numbers(later[0]))]
+    return (later[0],) if same or not earlier else (later[0], earlier[-1])
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kvplan.errors import KvplanError
+from kvplan.explain.ask import profiles
 from kvplan.explain.predict import Prediction, attempt
 from kvplan.explained import FigureResult
 from kvplan.logs import Reading, with_option
@@ -33,7 +34,8 @@ def _told(figure: FigureResult, prediction: Prediction, explained: str) -> Figur
 
 def _explained(prediction: Prediction, spec: ModelSpec) -> str:
     """What change of the question makes every figure agree; empty where none of those tried does."""
-    for words, reading, profile in _alternatives(prediction):
+    likely = [prediction.profile, *(name for name in profiles(prediction.reading) if name != prediction.profile)]
+    for words, reading, profile in (one for name in likely for one in _alternatives(prediction, name)):
         try:
             tried = attempt(reading, spec, profile)
         except KvplanError:
@@ -43,9 +45,10 @@ def _explained(prediction: Prediction, spec: ModelSpec) -> str:
     return ""
 
 
-def _alternatives(prediction: Prediction) -> Iterator[tuple[str, Reading, str]]:
-    reading, profile = prediction.reading, prediction.profile
+def _alternatives(prediction: Prediction, profile: str) -> Iterator[tuple[str, Reading, str]]:
+    reading = prediction.reading
     ask = reading.ask
+    as_version = "" if profile == prediction.profile else f" as {reading.engine} {profile} counts"
 
     def changed(**changes: object) -> Reading:
         return reading.replace(ask=ask.replace(**changes))
@@ -53,15 +56,15 @@ def _alternatives(prediction: Prediction) -> Iterator[tuple[str, Reading, str]]:
     from kvplan.engine import engine_class
 
     for other in engine_class(reading.engine).VERSIONS:
-        if other != profile:
+        if other != profile and not as_version:
             yield f"as {reading.engine} {other} counts", reading, other
     if not ask.mtp:
-        yield "with one draft layer", changed(mtp=1), profile
-    for dtype in ("fp8", "bf16", "fp32", "q8_0"):
+        yield f"with one draft layer{as_version}", changed(mtp=1), profile
+    for dtype in ("fp8", "fp8_ds_mla", "bf16", "fp32", "q8_0"):
         if ask.k_dtype != dtype:
-            yield f"with a cache of {dtype}", changed(k_dtype=dtype, v_dtype=dtype), profile
+            yield f"with a cache of {dtype}{as_version}", changed(k_dtype=dtype, v_dtype=dtype), profile
     for tp in (1, 2, 4, 8):
         if tp != ask.tp:
-            yield f"on {tp} {'rank' if tp == 1 else 'ranks'}", changed(tp=tp), profile
+            yield f"on {tp} {'rank' if tp == 1 else 'ranks'}{as_version}", changed(tp=tp), profile
     for pair in reading.unsaid:
-        yield f"with {pair}", changed(options=with_option(ask.options, pair)), profile
+        yield f"with {pair}{as_version}", changed(options=with_option(ask.options, pair)), profile

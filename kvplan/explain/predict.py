@@ -16,7 +16,6 @@ from kvplan.record import Record
 from kvplan.spec import ModelSpec
 
 MOST_POINTS = 200
-LONGEST = "estimated_max_model_len"
 
 
 class Prediction(Record):
@@ -83,119 +82,83 @@ def attempt(reading: Reading, spec: ModelSpec, profile: str) -> Prediction:
     asked = subject(question)
     assert asked.engine is not None
     plain = asked.engine.reserve(asked.spec, asked.workload)
-    points = budget_points(reading, plain, asked)
-    best = max(
-        ((budget, asked.engine.reserve(asked.spec, asked.workload, budget)) for budget in points),
-        key=lambda point: _agreeing(reading, asked, *point),
-        default=(None, plain),
-    )
+    given = asked.engine.given_budget(asked.spec, asked.workload)
+    points = budget_points(reading, plain) if given is None else [given]
+    tried = [(budget, asked.engine.reserve(asked.spec, asked.workload, budget)) for budget in points]
+    budget, best = max(tried, key=lambda point: _agreeing(reading, point[1]), default=(None, plain))
     figures = tuple(_figure(printed, reading, asked, best, plain, points) for printed in reading.printed)
     notes = [f"not counted: {', '.join(dropped)}"] if dropped else []
-    return Prediction(reading, question, profile, asked, best[1], best[0], figures, tuple(notes), asked.hints)
+    return Prediction(reading, question, profile, asked, best, budget, figures, tuple(notes), asked.hints)
 
 
-def budget_points(reading: Reading, plain: Reservation, asked: Subject) -> list[int]:
+def budget_points(reading: Reading, plain: Reservation) -> list[int]:
     """The budgets to ask the engine at, the likeliest first: one for each number of blocks that fits the log.
 
     Where the log prints no budget, it is what its tokens or blocks take.
     """
     block = looked_up(plain.figures, "bytes_per_block")
+    size = int(block) if block and block.denominator == 1 else 0
     budget = reading.ask.budget
-    if budget is not None:
-        low, high = _whole_range(budget)
-        middle = (low + high) // 2
-        if not block or block.denominator != 1:
-            return [middle, low, high]
-        least, most = low // int(block), high // int(block)
-        if most - least > MOST_POINTS:
-            return [middle, low, high]
-        counts = sorted(range(least, most + 1), key=lambda count: abs(count - middle // int(block)))
-        return [min(high, max(low, count * int(block))) for count in counts]
-    if not block:
-        return []
-    return [count * int(block) for count in _block_counts(reading, plain)]
+    if budget is None:
+        return [count * size for count in _block_counts(reading, plain)] if size else []
+    low, high = _whole_range(budget)
+    if reading.ask.less_null_block:
+        high += size
+    middle = (low + high) // 2
+    if not size or high // size - low // size > MOST_POINTS:
+        return [middle, low, high]
+    counts = sorted(range(low // size, high // size + 1), key=lambda count: abs(count - middle // size))
+    return [min(high, max(low, count * size)) for count in counts]
 
 
 def _block_counts(reading: Reading, plain: Reservation) -> list[int]:
     """Numbers of blocks that the printed tokens or blocks may stand for."""
-    per_request = looked_up(plain.figures, "blocks_per_request")
     for printed in reading.printed:
         if printed.figure == "num_gpu_blocks":
             return [int(printed.value)]
         if printed.figure == "kv_cache_size_tokens" and reading.ask.context:
-            tokens, found = printed.value, set()
-            for each in (
-                per_request,
-                looked_up(plain.figures, "tokens_per_block"),
-                looked_up(plain.figures, "block_size"),
-            ):
-                if each:
-                    count = tokens * each / reading.ask.context if each is per_request else tokens / each
-                    found |= {max(1, round(count) + step) for step in (-1, 0, 1)}
-            return sorted(found)
+            likely = [_over(looked_up(plain.figures, "blocks_per_request"), printed.value / reading.ask.context)]
+            size = looked_up(plain.figures, "block_size")
+            groups = plain.figures.get("groups")
+            count = sum(int(group.get("count", 1)) for group in groups) if isinstance(groups, list) else 1
+            likely += [printed.value * count / size + step for step in range(count)] if size else []
+            return sorted({max(1, round(one) + step) for one in likely if one for step in (-1, 0, 1)})
     return []
+
+
+def _over(each: Fraction | None, many: Fraction) -> Fraction:
+    return Fraction(0) if each is None else each * many
 
 
 def _whole_range(printed: Printed) -> tuple[int, int]:
     return max(0, ceil(printed.low)), max(0, floor(printed.high))
 
 
-def _agreeing(reading: Reading, asked: Subject, budget: int, reservation: Reservation) -> int:
-    """How many printed figures a budget explains."""
-    found = (
-        (printed, _value(printed, asked, budget, reservation))
-        for printed in reading.printed
-        if printed.figure != LONGEST
-    )
+def _agreeing(reading: Reading, reservation: Reservation) -> int:
+    """How many printed figures a reservation explains."""
+    found = ((printed, looked_up(reservation.figures, printed.figure)) for printed in reading.printed)
     return sum(1 for printed, value in found if value is not None and printed.holds(value, value))
-
-
-def _value(printed: Printed, asked: Subject, budget: int | None, reservation: Reservation) -> Fraction | None:
-    if printed.figure == LONGEST:
-        return None if budget is None else Fraction(_longest(asked, budget))
-    return looked_up(reservation.figures, printed.figure) if printed.figure else None
-
-
-def _longest(asked: Subject, budget: int) -> int:
-    """The longest request that the budget holds, as the engine searches for it: by halving."""
-    low, high = 0, asked.workload.context
-    while low < high:
-        middle = (low + high + 1) // 2
-        if asked.weigh(middle, 1) <= budget:
-            low = middle
-        else:
-            high = middle - 1
-    return low
 
 
 def _figure(
     printed: Printed,
     reading: Reading,
     asked: Subject,
-    best: tuple[int | None, Reservation],
+    best: Reservation,
     plain: Reservation,
     points: list[int],
 ) -> FigureResult:
     assert asked.engine is not None
-    value = _value(printed, asked, *best)
+    value = looked_up(best.figures, printed.figure)
     if value is None:
         return compared(printed, None, "nothing predicts it", None)
-    fixed = looked_up(plain.figures, printed.figure)
-    if fixed is not None or len(points) < 2:
-        return compared(printed, value, _exact_reason(printed, value, reading), None)
+    if looked_up(plain.figures, printed.figure) is not None or len(points) < 2:
+        return compared(printed, value, "" if printed.value == value else "within its rounding", None)
     ends = [min(points), max(points)]
-    at_ends = [_value(printed, asked, end, asked.engine.reserve(asked.spec, asked.workload, end)) for end in ends]
-    low, high = min(v for v in (value, *at_ends) if v is not None), max(v for v in (value, *at_ends) if v is not None)
+    reserved = [asked.engine.reserve(asked.spec, asked.workload, end) for end in ends]
+    values = [value, *(found for one in reserved if (found := looked_up(one.figures, printed.figure)) is not None)]
+    blocks = looked_up(best.figures, "num_gpu_blocks")
+    counted = f"{int(blocks):,} blocks; " if blocks is not None and printed.figure != "num_gpu_blocks" else ""
     told = reading.ask.budget
-    why = (
-        f"a budget printed as {told.text} is anything from {ends[0]:,} to {ends[1]:,} bytes"
-        if told
-        else "no budget is printed"
-    )
-    return compared(printed, value, why, (low, high))
-
-
-def _exact_reason(printed: Printed, value: Fraction, reading: Reading) -> str:
-    if printed.holds(value, value):
-        return "" if printed.value == value else "within its rounding"
-    return ""
+    rounded = f"a budget printed as {told.text} is {ends[0]:,} to {ends[1]:,} bytes" if told else "no budget is printed"
+    return compared(printed, value, counted + rounded, (min(values), max(values)))

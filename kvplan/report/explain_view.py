@@ -28,7 +28,7 @@ def _blocks(answer: ExplainResult) -> list[Block]:
     blocks: list[Block] = [Heading(_title(answer)), Lines(_verdict(answer), strong=answer.agrees)]
     if answer.figures:
         blocks.append(_grid(answer.figures))
-    reasons = tuple(dict.fromkeys(f"{figure.name}: {figure.reason}" for figure in answer.figures if figure.reason))
+    reasons = _reasons(answer.figures)
     if reasons:
         blocks.append(Lines(reasons))
     if answer.answer:
@@ -38,6 +38,15 @@ def _blocks(answer: ExplainResult) -> list[Block]:
     if answer.notes:
         blocks.append(Lines(tuple(f"note: {printable(note)}" for note in answer.notes)))
     return blocks
+
+
+def _reasons(figures: tuple[FigureResult, ...]) -> tuple[str, ...]:
+    """Each reason once, after the figures it holds for."""
+    found: dict[str, list[str]] = {}
+    for figure in figures:
+        if figure.reason:
+            found.setdefault(figure.reason, []).append(figure.name)
+    return tuple(f"{', '.join(names)}: {reason}" for reason, names in found.items())
 
 
 def _title(answer: ExplainResult) -> str:

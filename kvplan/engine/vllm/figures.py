@@ -68,7 +68,8 @@ def capacity_figures(
 def _tokens(planned: Plan, request: Request, count: int, concurrency: float, chosen: Settings) -> int:
     if chosen.profile.tokens_by_concurrency:
         return int(concurrency * request.tokens)
-    shortest = min(group.caches[0].block for group in planned.groups)
+    firsts = [group.caches[0] for group in planned.groups]
+    shortest = min(planned.block_size if first.kind == STATE else first.block for first in firsts)
     return count // len(planned.groups) * shortest * chosen.dcp
 
 

@@ -85,8 +85,9 @@ def _plan(of: ByIdentity, workload: Workload, chosen: Settings) -> Plan:
     stored = formats(workload, spec.fields.kv_dtype, spec.fields.dtype)
     stages = _stages(spec, workload, chosen, stored)
     asked = tuple(one for stage in stages for one in stage)
-    caching = chosen.caching(_caches_prefixes(asked))
-    mode = chosen.state_mode(_caches_prefixes(asked))
+    keeps = _caches_prefixes(asked, chosen.profile.caches_hybrids)
+    caching = chosen.caching(keeps)
+    mode = chosen.state_mode(keeps)
     blocks = blocks_of(asked, chosen, stored, mode == "align")
     caches = tuple(_cache(one, blocks, stored, chosen, mode) for one in asked)
     try:
@@ -150,11 +151,11 @@ class _Skipping:
         return self.seen[key]
 
 
-def _caches_prefixes(asked: tuple[Asked, ...]) -> bool:
-    """The default of vLLM: prefixes are kept, but beside an encoder and without attention."""
+def _caches_prefixes(asked: tuple[Asked, ...], beside_states: bool) -> bool:
+    """The default of vLLM: prefixes are kept, but beside an encoder, without attention, and once beside states."""
     growing = [one for one in asked if not isinstance(one, State)]
     crosses = any(isinstance(one, Heads) and isinstance(one.k.growth, PerEncoderToken) for one in asked)
-    return bool(growing) and not crosses
+    return bool(growing) and not crosses and (beside_states or len(growing) == len(asked))
 
 
 def _allocates_fully(caches: Caches, workload: Workload, chosen: Settings) -> bool:

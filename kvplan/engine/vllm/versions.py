@@ -20,6 +20,7 @@ class Profile(Record):
     group_ratio: below this ratio of most to fewest layers, groups are as large as the larger.
     in_flight: windows are reserved for the tokens of every batch in flight; before, of one batch.
     utilization: the share of a card it takes by default. graphs: CUDA graphs are taken from that share.
+    caches_hybrids: models with states keep prefixes by default.
     """
 
     name: str
@@ -28,13 +29,21 @@ class Profile(Record):
     in_flight: bool = True
     utilization: Fraction = Fraction(92, 100)
     graphs: bool = True
+    caches_hybrids: bool = True
 
 
 PROFILES = {
     p.name: p
     for p in (
-        Profile("0.19", tokens_by_concurrency=False, in_flight=False, utilization=Fraction(9, 10), graphs=False),
-        Profile("0.25", in_flight=False),
+        Profile(
+            "0.19",
+            tokens_by_concurrency=False,
+            in_flight=False,
+            utilization=Fraction(9, 10),
+            graphs=False,
+            caches_hybrids=False,
+        ),
+        Profile("0.25", in_flight=False, caches_hybrids=False),
         Profile("0.33"),
     )
 }
