@@ -23,7 +23,7 @@ def _told(figure: FigureResult, prediction: Prediction, explained: str) -> Figur
     if figure.agrees is not False or not figure.predicted:
         return figure
     share = figure.printed / figure.predicted - 1
-    parts = [f"{share:+.1%} of the prediction"]
+    parts = [f"{abs(share):.1%} {'more' if share > 0 else 'less'} than predicted"]
     ranks = prediction.question.tp or 1
     if explained:
         parts.append(explained)

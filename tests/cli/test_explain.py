@@ -44,7 +44,7 @@ def test_a_figure_that_disagrees_is_a_no_with_its_cause(tmp_path: Path) -> None:
     found = run("explain", str(log), "--format", "json")
     assert found.code == 1
     assert [figure["agrees"] for figure in found.document["figures"]] == [False, True]
-    assert "-50.0%" in found.document["figures"][0]["reason"]
+    assert "50.0% less" in found.document["figures"][0]["reason"]
 
 
 @pytest.mark.parametrize("form", ["table", "csv", "markdown", "html"])
