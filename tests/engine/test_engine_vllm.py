@@ -207,6 +207,14 @@ def test_layers_of_two_widths_are_one_group_of_mixed_pages() -> None:
     assert reserved(spec, LENGTH).figures["bytes_per_block"] == 1_572_864
 
 
+def test_compressed_entries_have_the_pages_of_their_kernels() -> None:
+    """Pages of 256 tokens at ratio 4 and 128, as vLLM 0.33.0 rounds them up to 576 bytes."""
+    figures = reserved("deepseek-v4-flash", 32_768).figures
+    pages = {page for group in figures["groups"] for page in str(group["page_bytes"]).split(" + ")}
+    assert {"37,440", "1,728", "8,640"} <= pages
+    assert figures["block_size"] == 256
+
+
 def test_the_stage_with_fewest_blocks_decides() -> None:
     found = reserved("llama-3.1-8b", LENGTH, budget=20 * GIB + 12_345, pp=2)
     assert found.figures["num_gpu_blocks"] == 20_480
@@ -253,6 +261,11 @@ def test_a_shared_prefix_is_shared_in_whole_blocks() -> None:
         ("jamba-1.5-mini-52b", {}, ("enable_prefix_caching=false", "mamba_cache_mode=align"), "mamba_cache_mode"),
         ("kimi-linear-48b-a3b", {}, ("mamba_ssm_cache_dtype=float16",), "mamba_ssm_cache_dtype"),
         ("llama-3.1-8b", FP8, ("kv_cache_dtype_skip_layers=first",), "kv_cache_dtype_skip_layers"),
+        ("deepseek-v4-flash", {"tp": 8, "dcp": 2}, (), "--dcp"),
+        ("deepseek-v4-flash", {"k_dtype": "bf16", "v_dtype": "bf16"}, (), "--kv-dtype"),
+        ("deepseek-v4-flash", {}, ("block_size=128",), "block_size"),
+        ("deepseek-v4-flash", {}, ("attention_backend=FLASHMLA",), "attention_backend"),
+        ("deepseek-v4-flash", {}, ("disable_hybrid_kv_cache_manager=true",), "does not start"),
         ("llama-3.1-8b", {"mtp": 1}, ("num_speculative_tokens=0",), "num_speculative_tokens"),
     ],
 )

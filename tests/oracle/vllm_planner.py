@@ -14,7 +14,6 @@ import os
 import sys
 import types
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,8 @@ REAL = (
     "vllm.utils.math_utils",
     "vllm.model_executor.layers.mamba.mamba_utils",
     "vllm.platforms.interface",
+    "vllm.v1.attention.backend",
+    "vllm.model_executor.layers.quantization.turboquant.config",
 )
 PACKAGES = (
     "vllm",
@@ -41,6 +42,9 @@ PACKAGES = (
     "vllm.model_executor.layers",
     "vllm.model_executor.layers.mamba",
     "vllm.platforms",
+    "vllm.v1.attention",
+    "vllm.model_executor.layers.quantization",
+    "vllm.model_executor.layers.quantization.turboquant",
 )
 
 
@@ -139,11 +143,6 @@ class MambaBackend(enum.Enum):
     MAMBA2 = "mamba2"
 
 
-@dataclass(frozen=True)
-class MultipleOf:
-    base: int
-
-
 class Platform:
     @staticmethod
     def register_custom_kv_cache_specs(config: Any) -> None: ...
@@ -173,12 +172,11 @@ STAND_INS: dict[str, dict[str, Any]] = {
     "vllm.utils.torch_utils": {
         "get_dtype_size": dtype_size,
         "get_kv_cache_torch_dtype": cache_dtype,
-        "STR_DTYPE_TO_TORCH_DTYPE": Stub,
+        "STR_DTYPE_TO_TORCH_DTYPE": {},
     },
     "vllm.v1.hisparse.layout": {"get_hisparse_kv_cache_groups": constant(None)},
     "vllm.config.cache": {"get_kv_cache_dtype_handler": constant(None)},
     "vllm.v1.attention.backends.registry": {"MambaAttentionBackendEnum": MambaBackend},
-    "vllm.v1.attention.backend": {"MultipleOf": MultipleOf},
     "vllm.platforms": {"current_platform": Platform()},
     "vllm.distributed": {"divide": divide},
     "vllm.envs": {"VLLM_SSM_CONV_STATE_LAYOUT": None},

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from math import lcm
 
+from kvplan.engine.vllm.entries import BLOCK, Entries
 from kvplan.engine.vllm.formats import PACKED_LATENTS, Formats, heads_bytes, latent_bytes
 from kvplan.engine.vllm.layers import Asked, Attention, Heads, Latent
 from kvplan.engine.vllm.settings import BACKENDS, Backend, Settings
@@ -29,20 +30,34 @@ LATENT_BLOCK = 128
 """Tokens that blocks of latents beside states are a multiple of: what their decode kernels want."""
 
 
+BESIDE_HEADS = "MINIMAX_M3_SPARSE"
+"""The one backend of an index beside keys and values."""
+
+
 class Blocks(Record):
-    """The block size of one server, and the pages that states and unquantised windows are padded to."""
+    """The block size of one server, and the pages that states and unquantised windows are padded to.
+
+    heads: the backend of keys and values.
+    """
 
     tokens: int
-    backend: Backend
+    heads: Backend
     state_bytes: int | None = None
     skipped_bytes: int | None = None
 
 
-def blocks_of(asked: tuple[Asked, ...], chosen: Settings, stored: Formats, aligned_states: bool) -> Blocks:
+def blocks_of(
+    asked: tuple[Asked, ...], chosen: Settings, stored: Formats, aligned_states: bool, skipping: bool
+) -> Blocks:
     """The block size that vLLM settles on for a model whose layers ask for `asked`.
+
+    aligned_states: states are checkpointed at block boundaries. skipping: the server names layers, of any kind, that
+    stay in the model's dtype.
 
     Raises: InputError for a block size that the backend does not take.
     """
+    if any(isinstance(one, Entries) for one in asked):
+        return _entry_blocks(chosen)
     name, backend = _backend(asked, chosen, stored)
     tokens = int(chosen.options.get("block_size", backend.preferred))
     smallest = min(backend.sizes)
@@ -50,33 +65,56 @@ def blocks_of(asked: tuple[Asked, ...], chosen: Settings, stored: Formats, align
         raise InputError(
             f"-E block_size: found {tokens}, {name} takes multiples of {smallest}", f"-E block_size={smallest}"
         )
-    attention = [one for one in asked if not isinstance(one, State) and not _crosses(one)]
+    attention = [one for one in asked if isinstance(one, Heads | Latent) and not _crosses(one)]
     states = [one for one in asked if isinstance(one, State)]
     state_bytes = None
+    heads = BACKENDS["FLASH_ATTN"] if "MLA" in name else backend
     if attention and states:
-        tokens, state_bytes = _raised(tokens, smallest, attention, states, stored, aligned_states)
-    if not any(one.skipped for one in attention):
-        return Blocks(tokens, backend, state_bytes)
-    return _covering(tokens, smallest, attention, stored, Blocks(tokens, backend, state_bytes))
+        tokens, state_bytes = _raised(tokens, smallest, attention, states, stored, aligned_states, skipping)
+    if not (skipping and attention):
+        return Blocks(tokens, heads, state_bytes)
+    return _covering(tokens, smallest, attention, stored, Blocks(tokens, heads, state_bytes))
+
+
+def _entry_blocks(chosen: Settings) -> Blocks:
+    """Compressed entries come in one block size."""
+    for option in ("attention_backend", "kv_cache_dtype_skip_layers"):
+        if option in chosen.options:
+            raise InputError(
+                f"-E {option}: found {chosen.options[option]} beside compressed entries, which have kernels of their own",
+                f"leave out -E {option}",
+            )
+    if chosen.options.get("block_size", BLOCK) != BLOCK:
+        raise InputError(
+            f"-E block_size: found {chosen.options['block_size']}, compressed entries come in blocks of {BLOCK}",
+            f"-E block_size={BLOCK}",
+        )
+    return Blocks(BLOCK, BACKENDS["FLASHMLA_SPARSE"])
 
 
 def _backend(asked: tuple[Asked, ...], chosen: Settings, stored: Formats) -> tuple[str, Backend]:
     """The kernels that read the cache: those asked for, else the ones that take these layers and this format."""
     latents = [one for one in asked if isinstance(one, Latent)]
     indexed = any(one.row.role is Role.INDEX for one in latents)
-    kind = stored.cache.name.partition("_")[0]
-    default = "FLASHMLA_SPARSE" if indexed else "FLASHMLA" if latents else "FLASH_ATTN"
-    if not latents:
-        default = {"turboquant": "TURBOQUANT", "nvfp4": "FLASHINFER"}.get(kind, default)
-        default = "TRITON_ATTN" if stored.cache.name.endswith("_per_token_head") else default
-    name = str(chosen.options.get("attention_backend", default))
-    if bool(latents) != ("MLA" in name) and not (indexed and not any(one.leads for one in latents)):
-        fits = [each for each in BACKENDS if ("MLA" in each) == bool(latents)]
+    besides = any(one.beside_heads for one in latents)
+    mla = bool(latents) and not besides
+    name = str(chosen.options.get("attention_backend", _default_backend(mla, indexed, stored.cache.name)))
+    if mla != ("MLA" in name) or besides != (name == BESIDE_HEADS):
+        fits = [each for each in BACKENDS if ("MLA" in each) == mla and besides == (each == BESIDE_HEADS)]
         raise InputError(
-            f"-E attention_backend: found {name}, which {'needs' if 'MLA' in name else 'does not read'} latents",
-            f"for this model: {', '.join(fits)}",
+            f"-E attention_backend: found {name}, which does not read this model's rows", f"it takes {', '.join(fits)}"
         )
     return name, BACKENDS[name]
+
+
+def _default_backend(mla: bool, indexed: bool, cache: str) -> str:
+    if indexed:
+        return "FLASHMLA_SPARSE" if mla else BESIDE_HEADS
+    if mla:
+        return "FLASHMLA"
+    if cache.endswith("_per_token_head"):
+        return "TRITON_ATTN"
+    return {"turboquant": "TURBOQUANT", "nvfp4": "FLASHINFER"}.get(cache.partition("_")[0], "FLASH_ATTN")
 
 
 def _crosses(one: Asked) -> bool:
@@ -84,11 +122,17 @@ def _crosses(one: Asked) -> bool:
 
 
 def _raised(
-    tokens: int, smallest: int, attention: list[Attention], states: list[State], stored: Formats, aligned: bool
+    tokens: int,
+    smallest: int,
+    attention: list[Attention],
+    states: list[State],
+    stored: Formats,
+    aligned: bool,
+    skipping: bool,
 ) -> tuple[int, int | None]:
     """(block size, padded state page) of a model with both attention and states."""
     page = max(one.page_bytes for one in states)
-    per_token = _token_bytes(attention, stored)
+    per_token = _token_bytes(attention, stored, skipping)
     grid = max(smallest, tokens)
     if any(isinstance(one, Latent) for one in attention):
         grid = max(grid, LATENT_BLOCK)
@@ -99,17 +143,32 @@ def _raised(
     return tokens, tokens * per_token if tokens * per_token != page else None
 
 
-def _token_bytes(attention: list[Attention], stored: Formats) -> int:
+def _token_bytes(attention: list[Attention], stored: Formats, skipping: bool) -> int:
     """Bytes of one token in the model's own attention: its latent, or heads with values as wide as keys."""
     for one in attention:
         if isinstance(one, Latent) and one.row.role is Role.LATENT:
+            if stored.cache.name in PACKED_LATENTS:
+                return one.row.elements  # the alignment takes the packed formats for one byte per number
             return latent_bytes(one.row, stored.cache, stored.model.name)
     heads = next(one for one in attention if isinstance(one, Heads))
+    plain, quantised = _plain_and_quantised(heads, stored)
+    if not stored.cache.name.startswith("turboquant"):
+        return quantised
+    packed = heads_bytes(heads.k, heads.v, stored.cache, stored.model.name)
+    return lcm(packed, plain) if skipping else packed
+
+
+def _plain_and_quantised(heads: Heads, stored: Formats) -> tuple[int, int]:
+    """Bytes of one token in the model's dtype and in the cache's, as the first layer's backend counts them.
+
+    Values count as wide as keys, and where that layer is skipped its backend does not know the packing of the others.
+    """
     value = heads.v.replace(row=heads.k.row)
-    packed = heads_bytes(heads.k, value, stored.cache, stored.model.name)
-    if stored.cache.name.startswith("turboquant") and any(isinstance(one, Heads) and one.skipped for one in attention):
-        return lcm(packed, heads_bytes(heads.k, value, stored.model, stored.model.name))
-    return packed
+    plain = heads_bytes(heads.k, value, stored.model, stored.model.name)
+    packs = stored.cache.name.startswith("turboquant") or stored.cache.name.endswith("_per_token_head")
+    if packs and heads.skipped:
+        return plain, plain // ITEM_BYTES[stored.model.name]
+    return plain, heads_bytes(heads.k, value, stored.cache, stored.model.name)
 
 
 def _covering(tokens: int, smallest: int, attention: list[Attention], stored: Formats, blocks: Blocks) -> Blocks:
@@ -120,16 +179,11 @@ def _covering(tokens: int, smallest: int, attention: list[Attention], stored: Fo
             "-E kv_cache_dtype_skip_layers: latents left in the model's dtype are not counted for vLLM",
             "leave out -E kv_cache_dtype_skip_layers",
         )
-    value = first.v.replace(row=first.k.row)
-    plain = heads_bytes(first.k, value, stored.model, stored.model.name)
-    quantised = heads_bytes(first.k, value, stored.cache, stored.model.name)
-    packed = stored.cache.name.startswith("turboquant") or stored.cache.name.endswith("_per_token_head")
-    if packed and first.skipped:
-        quantised = plain // ITEM_BYTES[stored.model.name]  # the first layer's backend does not know the packing
+    plain, quantised = _plain_and_quantised(first, stored)
     if plain == quantised:
         return blocks
     grid = max(smallest, tokens)
     needed = max(plain * smallest, blocks.state_bytes or 0)
     tokens = max(tokens, grid * ceil_div(needed, grid * quantised))
     page = tokens * quantised
-    return Blocks(tokens, blocks.backend, None if blocks.state_bytes is None else page, page)
+    return Blocks(tokens, blocks.heads, None if blocks.state_bytes is None else page, page)

@@ -118,3 +118,18 @@ def uniform(caches: Caches) -> bool:
             )
         case _:
             return all(cache.kind == first.kind for cache in caches)
+
+
+class Group(Record):
+    """Layers, by their place in the model, that share one block table; `caches` are theirs, in the same order."""
+
+    layers: tuple[int, ...]
+    caches: Caches
+
+    def blocks(self, request: Request) -> int:
+        """Blocks that `request` holds in this group."""
+        return max(cache.blocks(request) for cache in dict.fromkeys(self.caches))
+
+    def bytes_in(self, layers: range) -> int:
+        """Bytes of one block in those of its layers that lie in `layers`."""
+        return sum(cache.page_bytes for layer, cache in zip(self.layers, self.caches, strict=True) if layer in layers)

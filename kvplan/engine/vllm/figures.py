@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvplan.engine.vllm.caches import GROWING, STATE, WINDOWED, Request
-from kvplan.engine.vllm.groups import Group
+from kvplan.engine.vllm.caches import GROWING, STATE, WINDOWED, Group, Request
 from kvplan.engine.vllm.plan import Plan
 from kvplan.engine.vllm.settings import Settings
 from kvplan.workload import Workload

@@ -33,11 +33,15 @@ PACKED_ROW = (576, 64)
 
 
 class Formats(Record):
-    """The formats of one server: of keys, values and latents, of index keys, and the model's own."""
+    """The formats of one server: of keys, values and latents, of index keys, and the model's own.
+
+    asked: the cache's where somebody asked for one.
+    """
 
     cache: Format
     index: Format
     model: Format
+    asked: str | None
 
     @property
     def quantised(self) -> bool:
@@ -63,7 +67,12 @@ def formats(workload: Workload, kv_dtype: str | None, model_dtype: str) -> Forma
             f"--kv-dtype: found {k.name}, vLLM takes the model's {model.name}, {', '.join((*QUANTISED, *PACKED_LATENTS))}",
             "--kv-dtype fp8",
         )
-    return Formats(k, format_named(workload.index_dtype, "--index-dtype", INDEX_FORMATS), model)
+    return Formats(
+        k,
+        format_named(workload.index_dtype, "--index-dtype", INDEX_FORMATS),
+        model,
+        k.name if workload.k_dtype or kv_dtype else None,
+    )
 
 
 def heads_bytes(k: CacheTensor, v: CacheTensor, chosen: Format, model_dtype: str) -> int:
@@ -78,6 +87,8 @@ def heads_bytes(k: CacheTensor, v: CacheTensor, chosen: Format, model_dtype: str
             f"--kv-dtype: {k.name}: vLLM has no nvfp4 for keys of {k.row[1]} beside values of {v.row[1]}",
             "--kv-dtype fp8",
         )
+    if chosen.name.startswith("turboquant"):
+        v = v.replace(row=k.row)  # its slot is sized by the keys' width alone
     return _row_bytes(k, None, chosen, model_dtype) + _row_bytes(v, k, chosen, model_dtype)
 
 

@@ -26,11 +26,11 @@ from kvplan.engine.vllm.caches import (
     WINDOWED,
     Cache,
     Caches,
-    Request,
+    Group,
     mergeable,
     uniform,
 )
-from kvplan.record import Record
+from kvplan.engine.vllm.packed import packed
 from kvplan.units import ceil_div
 
 
@@ -38,33 +38,24 @@ class CannotGroupError(Exception):
     """vLLM itself refuses these layers; the text says why."""
 
 
-class Group(Record):
-    """Layers, by their place in the model, that share one block table; `caches` are theirs, in the same order."""
-
-    layers: tuple[int, ...]
-    caches: Caches
-
-    def blocks(self, request: Request) -> int:
-        """Blocks that `request` holds in this group."""
-        return max(cache.blocks(request) for cache in dict.fromkeys(self.caches))
-
-    def bytes_in(self, layers: range) -> int:
-        """Bytes of one block in those of its layers that lie in `layers`."""
-        return sum(cache.page_bytes for layer, cache in zip(self.layers, self.caches, strict=True) if layer in layers)
-
-
-def grouped(caches: Caches, ratio: Fraction, hybrid: bool) -> list[Group]:
+def grouped(caches: Caches, ratio: Fraction, hybrid: bool, beside: bool = False) -> list[Group]:
     """The groups of a model whose layers keep `caches`, in order; hybrid False allocates windows in full.
+
+    beside: pages of different sizes lie side by side in a block.
 
     Raises: CannotGroupError where vLLM does not start.
     """
     if not hybrid:
         caches = promoted(caches)
+    if any(cache.padded is not None and cache.padded < cache.bare_bytes for cache in caches):
+        raise CannotGroupError("pages of a layer in the model's dtype are larger than those of the quantised ones")
     everything = tuple(range(len(caches)))
     if not caches:
         return []
     if mergeable(caches) or uniform(caches):
         return [Group(everything, caches)]
+    if beside and len({cache.page_bytes for cache in caches}) > 1:
+        return packed(caches)
     try:
         caches = unified(caches)
     except CannotGroupError:
@@ -94,8 +85,10 @@ def _promoted(cache: Cache, block: int) -> Cache:
     """As full attention, which remembers a window as a positive limit and a chunk as a negative one."""
     if cache.kind not in (*WINDOWED, CHUNK):
         return cache
+    if cache.kind == LATENT_WINDOW:
+        raise CannotGroupError("windows of latents cannot be allocated in full")
     limit = -cache.limit if cache.kind == CHUNK else cache.limit
-    grown = cache.replace(kind=MLA if cache.kind == LATENT_WINDOW else FULL, block=block, limit=limit)
+    grown = cache.replace(kind=FULL, block=block, limit=limit)
     return grown if cache.padded is None else grown.replace(padded=max(cache.padded, grown.bare_bytes))
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kvplan.engine.vllm.entries import Entries, entries
 from kvplan.engine.vllm.settings import Settings
 from kvplan.engine.vllm.states import State, state
 from kvplan.errors import InputError, NotCountableError
@@ -41,7 +42,7 @@ class Latent(Record):
 
 
 Attention = Heads | Latent
-Asked = Attention | State
+Asked = Attention | State | Entries
 """What one attention or mixer of one layer keeps."""
 
 
@@ -51,6 +52,10 @@ def asked_by(layer: Layer, skipped: bool, dtype: str, chosen: Settings, place: s
     Raises: NotCountableError for a tensor that no cache of vLLM's holds; InputError for ranks it refuses.
     """
     tensors = layer.tensors()
+    if any(t.role is Role.ENTRY for t in tensors):
+        if chosen.dcp > 1:
+            raise InputError(f"--dcp: found {chosen.dcp}, but vLLM divides no tokens of windows", "leave out --dcp")
+        return (entries(tensors, place),)
     mixers = _mixers([t for t in tensors if t.role in (Role.CONV, Role.STATE)])
     found: list[Asked] = [state(mixer, dtype, chosen, place) for mixer in mixers]
     waiting: CacheTensor | None = None
@@ -63,8 +68,6 @@ def asked_by(layer: Layer, skipped: bool, dtype: str, chosen: Settings, place: s
                 found.append(_heads(waiting, tensor, skipped, chosen, place))
             case Role.LATENT | Role.INDEX:
                 found.append(_latent(tensor, tensors, skipped, chosen, place))
-            case Role.ENTRY:
-                raise _not_countable(place, tensor, "compressed entries are not counted for vLLM")
     return tuple(found)
 
 

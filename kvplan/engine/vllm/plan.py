@@ -22,10 +22,12 @@ from kvplan.engine.vllm.caches import (
     WINDOW,
     Cache,
     Caches,
+    Group,
 )
+from kvplan.engine.vllm.entries import Entries, entry_caches
 from kvplan.engine.vllm.formats import Formats, formats, heads_bytes, index_bytes, latent_bytes
-from kvplan.engine.vllm.groups import CannotGroupError, Group, grouped
-from kvplan.engine.vllm.layers import Asked, Heads, asked_by
+from kvplan.engine.vllm.groups import CannotGroupError, grouped
+from kvplan.engine.vllm.layers import Asked, Attention, Heads, asked_by
 from kvplan.engine.vllm.settings import Settings
 from kvplan.engine.vllm.states import State
 from kvplan.errors import InputError
@@ -83,31 +85,33 @@ def plan(spec: ModelSpec, workload: Workload, chosen: Settings) -> Plan:
 def _plan(of: ByIdentity, workload: Workload, chosen: Settings) -> Plan:
     spec = of.spec
     stored = formats(workload, spec.fields.kv_dtype, spec.fields.dtype)
-    stages = _stages(spec, workload, chosen, stored)
+    skipping = _Skipping(spec, chosen, stored)
+    stages = _stages(spec, workload, skipping)
     asked = tuple(one for stage in stages for one in stage)
     keeps = _caches_prefixes(asked, chosen.profile.caches_hybrids)
     caching = chosen.caching(keeps)
     mode = chosen.state_mode(keeps)
-    blocks = blocks_of(asked, chosen, stored, mode == "align")
-    caches = tuple(_cache(one, blocks, stored, chosen, mode) for one in asked)
+    blocks = blocks_of(asked, chosen, stored, mode == "align", bool(skipping.words))
+    by_stage = [[c for one in stage for c in _caches(one, blocks, stored, chosen, mode)] for stage in stages]
+    caches = tuple(cache for stage in by_stage for cache in stage)
+    beside = any(isinstance(one, Entries) for one in asked)
     try:
-        groups = grouped(caches, chosen.profile.group_ratio, not _allocates_fully(caches, workload, chosen))
+        groups = grouped(caches, chosen.profile.group_ratio, not _allocates_fully(caches, workload, chosen), beside)
     except CannotGroupError as error:
         raise InputError(
             f"{spec.source}: vLLM does not start: {error}", "-E disable_hybrid_kv_cache_manager=false"
         ) from None
-    ends = [0, *accumulate(map(len, stages))]
+    ends = [0, *accumulate(map(len, by_stage))]
     shares = [range(start, end) for start, end in pairwise(ends)]
     stage_bytes = tuple(max((group.bytes_in(share) for group in groups), default=0) for share in shares)
     return Plan(blocks.tokens, tuple(groups), stage_bytes, caching)
 
 
-def _stages(spec: ModelSpec, workload: Workload, chosen: Settings, stored: Formats) -> list[list[Asked]]:
+def _stages(spec: ModelSpec, workload: Workload, skipping: _Skipping) -> list[list[Asked]]:
     """What each pipeline stage's layers ask for; draft layers are on the last."""
     stages = [list(stage) for stage in pipeline_stages(spec.runs, workload.pp, spec.source)]
     if workload.mtp:
         stages[-1].append((workload.mtp, spec.draft_layer()))
-    skipping = _Skipping(spec, chosen, stored)
     found: list[list[Asked]] = []
     place = 0
     for stage in stages:
@@ -163,7 +167,14 @@ def _allocates_fully(caches: Caches, workload: Workload, chosen: Settings) -> bo
     return bool(chosen.options.get("disable_hybrid_kv_cache_manager", chunks_beside_drafts))
 
 
-def _cache(one: Asked, blocks: Blocks, stored: Formats, chosen: Settings, mode: str) -> Cache:
+def _caches(one: Asked, blocks: Blocks, stored: Formats, chosen: Settings, mode: str) -> Caches:
+    """The caches of what one layer asks for, in blocks of the server's size."""
+    if isinstance(one, Entries):
+        return entry_caches(one, stored.asked, stored.index, stored.model.name)
+    return (_cache(one, blocks, stored, chosen, mode),)
+
+
+def _cache(one: Attention | State, blocks: Blocks, stored: Formats, chosen: Settings, mode: str) -> Cache:
     """The cache of one attention or mixer, in blocks of the server's size."""
     if isinstance(one, State):
         held = (2 + one.checkpoints if mode == "align" else 1) + chosen.drafts
@@ -200,11 +211,11 @@ def _heads_cache(one: Heads, cell: int, blocks: Blocks, used: str) -> Cache:
 def _window_block(cell: int, blocks: Blocks) -> int:
     """The longest block that the backend takes and whose page fits the room: windows choose their own."""
     room = blocks.tokens if blocks.skipped_bytes is None else blocks.skipped_bytes // cell
-    return max(_fitting(blocks, room), default=min(blocks.backend.sizes))
+    return max(_fitting(blocks, room), default=min(blocks.heads.sizes))
 
 
 def _fitting(blocks: Blocks, room: int) -> Iterator[int]:
-    for size in blocks.backend.sizes:
-        longest = room // size * size if blocks.backend.multiples else size
+    for size in blocks.heads.sizes:
+        longest = room // size * size if blocks.heads.multiples else size
         if 0 < longest <= room:
             yield longest

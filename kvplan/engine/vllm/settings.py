@@ -40,6 +40,7 @@ BACKENDS = {
     "FLASHINFER_MLA": Backend((32, 64), False, 32),
     "CUTLASS_MLA": Backend((128,), False, 128),
     "FLASHMLA_SPARSE": Backend((64,), True, 64),
+    "MINIMAX_M3_SPARSE": Backend((128,), False, 128),
     "CPU_ATTN": Backend((32,), True, 32),
 }
 
