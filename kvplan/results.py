@@ -88,6 +88,42 @@ class ComputeResult(Record):
     uncounted: tuple[str, ...]
 
 
+class ChangeResult(Record):
+    """A change to a serve command after which it starts, checked by counting it."""
+
+    change: str
+    max_context: int | None
+    max_batch: int | None
+
+
+class ServeResult(Record):
+    """A serve command as read, and whether it starts: null where no card was named.
+
+    counted_as: the model of the catalogue that stands for the command's own name, or null. parallel: sequences
+    that the command lets run at once. shaping: flags that the answer follows from; idle: flags that change no
+    memory that is counted; unknown: flags that the program does not have; uncounted: flags that change memory
+    in a way that is not counted. refusals: why the engine refuses it whatever the memory. changes: what makes it
+    start, where it does not.
+    """
+
+    command: str
+    place: str
+    engine: str
+    version: str | None
+    model: str
+    counted_as: str | None
+    cards: int | None
+    starts: bool | None
+    parallel: int | None
+    shaping: tuple[str, ...]
+    idle: tuple[str, ...]
+    unknown: tuple[str, ...]
+    uncounted: tuple[str, ...]
+    refusals: tuple[str, ...]
+    notes: tuple[str, ...]
+    changes: tuple[ChangeResult, ...]
+
+
 class SizeResult(Record):
     """How many bytes, and whether they fit: one combination of model, workload, engine and GPU."""
 
@@ -111,10 +147,13 @@ class SizeResult(Record):
     hints: tuple[str, ...]
     bounds: Mapping[str, tuple[int | float | bool | None, int | float | bool | None]]
     confidence: Mapping[str, str]
+    serve: ServeResult | None = None
 
     @property
     def fits(self) -> bool:
-        """True unless a GPU was named that does not hold the workload."""
+        """True unless a GPU was named that does not hold the workload, or a serve command does not start."""
+        if self.serve is not None and self.serve.starts is False:
+            return False
         return self.gpu is None or self.gpu.fits
 
 

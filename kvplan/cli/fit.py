@@ -11,7 +11,7 @@ from kvplan.planner.inverse import fit_answer
 def command(
     models: o.Models = None,
     ctx: o.Ctx = None,
-    batch: o.Batch = "1",
+    batch: o.Batch = None,
     gpu: o.GpuOption = None,
     kv_dtype: o.KvDtype = None,
     k_dtype: o.KDtype = None,
@@ -34,6 +34,7 @@ def command(
     available_bytes: o.AvailableBytes = None,
     reserve: o.Reserve = None,
     draft: o.Draft = None,
+    serve: o.Serve = None,
     layers: o.InlineLayers = None,
     heads: o.InlineHeads = None,
     kv_heads: o.InlineKvHeads = None,
@@ -69,6 +70,7 @@ def command(
         engine,
         engine_options,
         o.gpus_named(gpu, hints),
+        needs_model=serve is None,
     )
     fixed = fixed_options(
         index_dtype,
@@ -88,7 +90,12 @@ def command(
         specs,
         online,
     )
-    results = [fit_answer(question(combination, fixed)) for combination in o.combinations(**axes)]
+    if serve is not None:
+        from kvplan.cli.serve import served_fits
+
+        results = served_fits(serve, o.combinations(**axes), fixed, hints)
+    else:
+        results = [fit_answer(question(combination, fixed)) for combination in o.combinations(**axes)]
     from kvplan.report.fit_view import fit_report
 
     emit(fit_report(results, shown), name, output, no_color)

@@ -69,7 +69,7 @@ Ctx = Annotated[
         metavar="N,...",
     ),
 ]
-Batch = Annotated[str, option("--batch", help="Sequences alive at once. Default: 1.", metavar="N,...")]
+Batch = Annotated[str | None, option("--batch", help="Sequences alive at once. Default: 1.", metavar="N,...")]
 KvDtype = Annotated[
     str | None,
     option(
@@ -167,6 +167,14 @@ Reserve = Annotated[str | None, option("--reserve", help="Bytes of each card hel
 Draft = Annotated[
     str | None,
     option("--draft", help="A separate draft model on the same cards.", metavar="MODEL", complete=complete_model),
+]
+Serve = Annotated[
+    str | None,
+    option(
+        "--serve",
+        help="A real serve command, read and never run, in place of MODEL and the options: 'vllm serve ...'.",
+        metavar="COMMAND",
+    ),
 ]
 Specs = Annotated[
     str | None,

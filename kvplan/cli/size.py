@@ -17,7 +17,7 @@ from kvplan.units import tokens, whole_number
 def command(
     models: o.Models = None,
     ctx: o.Ctx = None,
-    batch: o.Batch = "1",
+    batch: o.Batch = None,
     kv_dtype: o.KvDtype = None,
     k_dtype: o.KDtype = None,
     v_dtype: o.VDtype = None,
@@ -40,6 +40,7 @@ def command(
     available_bytes: o.AvailableBytes = None,
     reserve: o.Reserve = None,
     draft: o.Draft = None,
+    serve: o.Serve = None,
     formula: bool = typer.Option(
         False,
         "--formula",
@@ -85,6 +86,7 @@ def command(
         engine,
         engine_options,
         o.gpus_named(gpu, hints),
+        needs_model=serve is None,
     )
     fixed = fixed_options(
         index_dtype,
@@ -105,7 +107,13 @@ def command(
         online,
     )
     lenient = o.all_engines(engine)
-    results = [size_answer(question(combination, fixed, formula, lenient)) for combination in o.combinations(**axes)]
+    if serve is not None:
+        from kvplan.cli.serve import served_sizes
+
+        results = served_sizes(serve, o.combinations(**axes), fixed, formula, hints)
+    else:
+        asked = (question(combination, fixed, formula, lenient) for combination in o.combinations(**axes))
+        results = [size_answer(row) for row in asked]
     from kvplan.report.size_view import size_report
 
     emit(size_report(results, shown), name, output, no_color)
@@ -118,7 +126,7 @@ def workload_axes(
     models: list[str] | None,
     given: Any,
     ctx: str | None,
-    batch: str,
+    batch: str | None,
     kv_dtype: str | None,
     k_dtype: str | None,
     v_dtype: str | None,
@@ -128,6 +136,7 @@ def workload_axes(
     engine: str | None,
     engine_options: list[str] | None,
     gpus: list[Any],
+    needs_model: bool = True,
 ) -> dict[str, list[Any]]:
     """The options that take lists, as the axes of the result rows.
 
@@ -139,7 +148,7 @@ def workload_axes(
             "leave out the name, or --layers and its companions",
         )
     subjects = [given] if given is not None else list(models or [])
-    if not subjects:
+    if not subjects and needs_model:
         raise InputError("no model named", "for example kvplan size llama-70b --ctx 128k; `kvplan models` lists them")
     if kv_dtype is not None and (k_dtype is not None or v_dtype is not None):
         raise InputError(
@@ -147,7 +156,7 @@ def workload_axes(
             "give either --kv-dtype, or --k-dtype and --v-dtype",
         )
     axes: dict[str, list[Any]] = {
-        "model": subjects,
+        "model": subjects or [None],
         "ctx": [item if item in (None, "max") else tokens(item, "--ctx") for item in o.listed(ctx)],
         "batch": o.numbers(batch, "--batch", most=10**12),
         "policy": policy or ["full"],
@@ -204,6 +213,7 @@ def question(
 ) -> Question:
     """One row's question."""
     k_dtype, v_dtype = combination["dtypes"]
+    combination = {**combination, "batch": combination["batch"] or 1}
     single = {key: value for key, value in combination.items() if key not in ("dtypes", "engine")}
     name, pairs = combination["engine"]
     options = {**fixed, "engine_options": fixed["engine_options"] if pairs is None else pairs}

@@ -12,6 +12,10 @@ from kvplan.units import in_unit, places_for
 def size_report(results: list[SizeResult], unit: str) -> Report:
     """The report of one or several sizes: one in full, several as a table with a row each."""
     blocks = _full(results[0], unit) if len(results) == 1 else _compared(results, unit)
+    if len(results) == 1 and results[0].serve is not None:
+        from kvplan.report.serve_view import reading_blocks, serve_blocks
+
+        blocks = [*serve_blocks(results[0], results[0].serve), *blocks, *reading_blocks(results[0].serve)]
     return Report(document("size", results), tuple(_row(result) for result in results), tuple(blocks))
 
 
@@ -209,7 +213,7 @@ def _compared(results: list[SizeResult], unit: str) -> list[Block]:
     return [*blocks, grid, *([Lines(tuple(notes))] if notes else [])]
 
 
-_WORDS = frozenset({"model", "format", "policy", "engine", "gpu", "fits", "why"})
+_WORDS = frozenset({"model", "format", "policy", "engine", "gpu", "fits", "starts", "why"})
 
 
 def _cells(result: SizeResult, unit: str, places: int) -> dict[str, str]:
@@ -231,6 +235,8 @@ def _cells(result: SizeResult, unit: str, places: int) -> dict[str, str]:
         cells[f"rank {unit}"] = in_unit(result.per_rank_bytes, unit, places)
     if result.engine:
         cells |= _engine_cells(result, unit, places)
+    if result.serve and result.serve.starts is not None:
+        cells["starts"] = "yes" if result.serve.starts else "no"
     if gpu:
         cells |= {"gpu": gpu.name or "", "cards": f"{gpu.count:,}", "fits": "yes" if gpu.fits else "no"}
         if gpu.kv_budget_bytes is not None:
@@ -270,4 +276,8 @@ def _row(result: SizeResult) -> dict[str, Any]:
     if result.gpu:
         nested = ("overheads", "sources")
         row |= {f"gpu_{name}": getattr(result.gpu, name) for name in result.gpu.__match_args__ if name not in nested}
+    if result.serve:
+        from kvplan.report.serve_view import serve_row
+
+        row |= {f"serve_{key}": value for key, value in serve_row(result.serve).items()}
     return row

@@ -1,0 +1,313 @@
+"""A serve command answered: its question, its size, whether it starts, and what would make it start.
+
+The command says the model, the engine and the options; the cards stand beside it. What it leaves open is the
+engine's default. Every change that is named was counted and does start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kvplan.catalogue import find, gpu_named, spec_folders
+from kvplan.engine import ENGINES, engine_class, engine_named, options_known
+from kvplan.errors import InputError, KvplanError, printable, quoted
+from kvplan.importers.source import is_source
+from kvplan.planner.changes import changes
+from kvplan.planner.refusals import refusals
+from kvplan.question import Question
+from kvplan.record import Record
+from kvplan.results import ServeResult, SizeResult
+from kvplan.serving import Served, served, server
+from kvplan.serving.launch import Launch
+from kvplan.serving.names import candidates
+from kvplan.sizing import size_answer
+from kvplan.weights import WIDTHS
+
+CONTRADICTED = ("tp", "pp", "dp", "ep", "dcp", "mtp", "k_dtype", "v_dtype", "utilization", "draft")
+"""Fields that may stand beside a command only where the command leaves them open or says the same."""
+
+SPELLED = {"k_dtype": "--k-dtype", "v_dtype": "--v-dtype"}
+
+
+class Command(Record):
+    """A serve command read and resolved: the question that it asks, and what was done with its flags."""
+
+    launch: Launch
+    served: Served
+    question: Question
+    counted_as: str | None
+    shaping: tuple[str, ...]
+    idle: tuple[str, ...]
+    uncounted: tuple[str, ...]
+    notes: tuple[str, ...]
+    automatic: bool
+
+
+def serve_answer(launch: Launch, beside: Mapping[str, Any]) -> SizeResult:
+    """The size of what a serve command asks for, with the verdict on the command.
+
+    beside: fields of `Question` that stand beside the command, such as `gpu`; what is not given is None.
+
+    Raises: InputError for a command that its engine would refuse, or options that contradict it;
+    NotCountableError as `size_answer` does.
+    """
+    command = command_of(launch, beside)
+    answer, question = _sized(command)
+    refused = refusals(command.served, launch, question, answer)
+    judged = answer.gpu is not None
+    starts = False if refused else answer.gpu.fits if answer.gpu else None
+    found = changes(question, server(command.served.engine).CHANGES) if judged and not starts and not refused else ()
+
+    def shown(words: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(printable(word) for word in words)
+
+    return answer.replace(
+        serve=ServeResult(
+            command=printable_words(launch.words),
+            place=launch.place,
+            engine=command.served.engine,
+            version=command.served.version,
+            model=printable(command.served.model or answer.model),
+            counted_as=command.counted_as,
+            cards=launch.cards,
+            starts=starts,
+            parallel=command.served.parallel,
+            shaping=shown(command.shaping),
+            idle=shown(command.idle),
+            unknown=shown(command.served.unknown),
+            uncounted=shown(command.uncounted),
+            refusals=tuple(_one_line(reason) for reason in refused),
+            notes=tuple(_one_line(note) for note in command.notes),
+            changes=found,
+        )
+    )
+
+
+def printable_words(words: tuple[str, ...], most: int = 400) -> str:
+    """A command on one bounded line."""
+    line = " ".join(printable(word) for word in words)
+    return line if len(line) <= most else f"{line[:most]}…"
+
+
+def _one_line(text: str) -> str:
+    return "".join(c if c.isprintable() else printable(c) for c in text)[:2_000]
+
+
+def _sized(command: Command) -> tuple[SizeResult, Question]:
+    """The answer, at the longest length that fits where the command leaves the length to the engine.
+
+    What the engine refuses is an answer too; the engine's part then says why.
+    """
+    question = command.question
+    try:
+        answer = size_answer(question)
+    except InputError:
+        answer = size_answer(question.replace(lenient=True))
+        if not answer.engine or "refused" not in answer.engine:
+            raise
+        return answer, question
+    if command.automatic and answer.gpu is not None and not answer.gpu.fits and answer.gpu.max_context:
+        question = question.replace(ctx=answer.gpu.max_context)
+        answer = size_answer(question)
+    return answer, question
+
+
+def command_of(launch: Launch, beside: Mapping[str, Any]) -> Command:
+    """The question that a serve command asks, with what stands beside it.
+
+    Raises: as `serve_answer`.
+    """
+    read = served(launch)
+    notes = [*read.notes]
+    fields = {key: value for key, value in read.fields.items() if value is not None}
+    given = {key: value for key, value in beside.items() if value is not None}
+    model, counted_as = _model(read, given, fields, notes)
+    if "k_dtype" in fields and read.engine not in ("llama.cpp", "mlx"):
+        fields.setdefault("v_dtype", fields["k_dtype"])
+    if launch.cards and launch.cards > 1 and read.engine in ("llama.cpp", "ollama") and "pp" not in given:
+        fields["pp"] = launch.cards
+    for key in CONTRADICTED:
+        if key in given and fields.get(key, given[key]) != given[key]:
+            raise InputError(
+                f"{SPELLED.get(key, '--' + key)}: found {quoted(given[key])}, but the command says {quoted(fields[key])}",
+                "change the command, or leave the option out",
+            )
+    fields |= given
+    if fields.get("gpu") is None and launch.gpu is not None:
+        fields["gpu"] = launch.gpu
+    automatic = fields.get("ctx") == "auto"
+    if automatic:
+        fields["ctx"] = "max"
+    if read.engine == "ollama" and "ctx" not in fields:
+        fields["ctx"] = _ollama_length(fields, notes)
+    _check_weights(fields, notes)
+    more = _beside_engine(read, fields)
+    name, options, uncounted = _engine(read.replace(options=_merged(read.options, more)), notes)
+    taken = {pair.partition("=")[0] for pair in options}
+    shaped = tuple(flag for flag in read.idle if _key(flag) in taken)
+    uncounted = tuple(dict.fromkeys((*read.uncounted, *uncounted)))
+    return Command(
+        launch=launch,
+        served=read,
+        question=Question(model=model, engine=name, engine_options=options, **fields),
+        counted_as=counted_as,
+        shaping=(*read.shaping, *shaped),
+        idle=tuple(flag for flag in read.idle if flag not in shaped and flag not in uncounted),
+        uncounted=uncounted,
+        notes=tuple(notes),
+        automatic=automatic,
+    )
+
+
+def _beside_engine(read: Served, fields: dict[str, Any]) -> tuple[str, ...]:
+    """The `-E` pairs that stand beside the command; an engine beside it must be the command's own.
+
+    Raises: InputError where it is another.
+    """
+    named = fields.pop("engine", None)
+    if named is not None and named.partition("@")[0] != read.engine:
+        raise InputError(
+            f"--engine: found {quoted(named)}, but the command is one of {read.engine}", "leave --engine out"
+        )
+    pairs: tuple[str, ...] = fields.pop("engine_options", ())
+    if read.engine in ENGINES:
+        engine_named(read.engine, pairs)
+    return pairs
+
+
+def _merged(theirs: tuple[str, ...], beside: tuple[str, ...]) -> tuple[str, ...]:
+    """The command's options and those beside it.
+
+    Raises: InputError where one says otherwise than the other.
+    """
+    found = dict(pair.split("=", 1) for pair in theirs)
+    for pair in beside:
+        key, _, value = pair.partition("=")
+        key = _key(key.strip())
+        if found.get(key, value) != value:
+            raise InputError(
+                f"-E {key}: found {quoted(value)}, but the command says {quoted(found[key])}",
+                "change the command, or leave the option out",
+            )
+        found[key] = value
+    return tuple(f"{key}={value}" for key, value in found.items())
+
+
+def _key(flag: str) -> str:
+    return flag.lstrip("-").replace("-", "_")
+
+
+def _model(read: Served, given: dict[str, Any], fields: dict[str, Any], notes: list[str]) -> tuple[Any, str | None]:
+    """(what names the model, the catalogue's name where it stands for another name); weights go to `fields`.
+
+    Raises: InputError where the command names none, or one that nothing answers to.
+    """
+    beside = given.pop("model", None)
+    if beside is not None:
+        if read.model is not None:
+            notes.append(f"{read.model} is counted as {beside if isinstance(beside, str) else beside.name}")
+        return beside, None
+    if read.model is None:
+        raise InputError(
+            f"{read.engine}: the command names no model",
+            "name it beside the command: kvplan size MODEL --serve '…'",
+        )
+    folders = spec_folders(given.get("specs"))
+    for candidate in candidates(read.model):
+        found = find(candidate.name, folders)
+        if found is None:
+            continue
+        if candidate.weights is not None:
+            fields.setdefault("weights", candidate.weights)
+        if candidate.name == read.model:
+            return read.model, None
+        if candidate.dated and fields.get("ctx", "max") in ("max", "auto") and "ctx" not in given:
+            raise InputError(
+                f"{read.model}: counted as {found.name}, but its own maximum length is not known here",
+                "state the length in the command or with --ctx, or add --online",
+            )
+        notes.append(f"{read.model} is counted as {found.name}: the same layers; its own maximum length may differ")
+        return found.name, found.name
+    if not is_source(read.model) and (read.model.startswith(("/", ".", "~")) or read.model.endswith(".gguf")):
+        raise InputError(
+            f"the model {quoted(read.model)} is a path that is not here",
+            "name the model beside the command: kvplan size MODEL --serve '…', kvplan check FILE --model MODEL",
+        )
+    if is_source(read.model) and not Path(read.model).exists():
+        raise InputError(f"the model {quoted(read.model)} is not here", "name the model beside the command")
+    return read.model, None
+
+
+def _check_weights(fields: dict[str, Any], notes: list[str]) -> None:
+    """Leave out a format of the weights whose width is not known; the answer then asks for it."""
+    weights = fields.get("weights")
+    if isinstance(weights, str) and weights not in WIDTHS and not weights[:1].isdigit():
+        if fields.get("gpu") is not None:
+            raise InputError(
+                f"the weights are {quoted(weights)}, whose width is not known",
+                "give their bytes beside the command, for example --weights 19GiB",
+            )
+        notes.append(f"the weights are {weights}, whose width is not known")
+        del fields["weights"]
+
+
+def _ollama_length(fields: dict[str, Any], notes: list[str]) -> int:
+    """Ollama's own length where no variable sets it: by the memory of the card."""
+    from kvplan.serving.ollama import default_length
+
+    gpu = fields.get("gpu")
+    total = None
+    if gpu is not None:
+        total = (gpu_named(gpu) if isinstance(gpu, str) else gpu).memory.total_bytes
+    if total is None:
+        raise InputError(
+            "ollama: no OLLAMA_CONTEXT_LENGTH, and the default follows from the card's memory",
+            "add --gpu, or --ctx",
+        )
+    length = default_length(total - fields.get("reserve_bytes", 0))
+    notes.append(f"no OLLAMA_CONTEXT_LENGTH: Ollama takes {length:,} tokens on this card, at most the model's maximum")
+    return length
+
+
+def _engine(read: Served, notes: list[str]) -> tuple[str | None, tuple[str, ...], tuple[str, ...]]:
+    """(engine and profile, the options it counts, flags that carry a value it does not count)."""
+    if read.engine not in ENGINES:
+        notes.append(f"what {read.engine} reserves is not counted: this is the architecture's need")
+        return None, (), ()
+    name = _profile(read, notes)
+    options: list[str] = []
+    uncounted: list[str] = []
+    typed = {_key(flag): flag for flag in read.idle}
+    for pair in options_known(read.engine, read.options):
+        try:
+            engine_named(name, (pair,))
+        except KvplanError:
+            key = pair.partition("=")[0]
+            if key not in typed:
+                raise
+            uncounted.append(typed[key])
+            notes.append(f"{typed[key]} {pair.partition('=')[2]}: a value that is not counted")
+        else:
+            options.append(pair)
+    return name, tuple(options), tuple(uncounted)
+
+
+def _profile(read: Served, notes: list[str]) -> str:
+    """The engine with the newest profile that is no newer than the version the image states."""
+    versions = engine_class(read.engine).VERSIONS
+    wanted = _numbers(read.version or "")
+    profiles = {version: _numbers(version) for version in versions}
+    if not wanted or not all(profiles.values()):
+        return read.engine
+    older = [version for version in versions if profiles[version] <= wanted[: len(profiles[version])]]
+    chosen = older[-1] if older else versions[0]
+    if profiles[chosen] != wanted[: len(profiles[chosen])]:
+        notes.append(f"{read.engine} {read.version} is counted by the rules of {chosen}")
+    return f"{read.engine}@{chosen}"
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    parts = version.split(".")
+    return tuple(int(part) for part in parts) if all(part.isdigit() and len(part) < 7 for part in parts) else ()
