@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from cli.conftest import row
 from logged_budgets import BUDGETS, GIB, LOGS, Compared
 from strategies import shipped
 
@@ -32,3 +33,11 @@ def test_a_logged_peak_of_a_forward_pass_lies_inside_its_interval(log: dict[str,
     found = forward_bytes(dimensions, log["tokens"])
     assert found.low < log["peak"] * GIB < found.high
     assert abs(found.best / GIB - log["peak"]) < 0.1 * log["peak"]
+
+
+@pytest.mark.parametrize("log", LOGS["compute_buffers"], ids=lambda log: log["model"])
+def test_a_logged_compute_buffer_lies_inside_its_interval(log: dict[str, Any]) -> None:
+    asked = ("--ctx", str(log["context"]), "--gpu", "200GiB", "--engine", "llama.cpp")
+    gpu = row("size", log["model"], *asked)["gpu"]
+    found = next(overhead for overhead in gpu["overheads"] if overhead["name"] == "activations")
+    assert found["low_bytes"] <= log["mib"] * 2**20 <= found["high_bytes"]

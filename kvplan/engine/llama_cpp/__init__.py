@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from kvplan.account import Account, Device, general_account
+from kvplan.account import Account, Device
 from kvplan.engine import EngineOption, Options, Reservation
+from kvplan.engine.llama_cpp.budget import account
 from kvplan.engine.llama_cpp.caches import Cache, caches_of
 from kvplan.engine.llama_cpp.checks import check
 from kvplan.engine.llama_cpp.context import KV_TYPES, Context, context_of
@@ -89,8 +90,8 @@ class LlamaCpp:
         return None
 
     def account(self, spec: ModelSpec, workload: Workload, options: Options, version: str, device: Device) -> Account:
-        """The general account."""
-        return general_account(device)
+        """The card less the margin of `--fit`, the model and its buffers."""
+        return account(spec, workload, options, device)
 
     def dip_tokens(self, spec: ModelSpec, workload: Workload, options: Options) -> int:
         """0: more tokens never take fewer cells."""

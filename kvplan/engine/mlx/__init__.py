@@ -15,8 +15,9 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import ClassVar
 
-from kvplan.account import Account, Device, general_account
+from kvplan.account import Account, Device
 from kvplan.engine import EngineOption, Options, Reservation
+from kvplan.engine.mlx.budget import account
 from kvplan.engine.mlx.layers import Cache, Quantized, caches_of
 from kvplan.engine.mlx.rows import STEP, Feed
 from kvplan.errors import InputError
@@ -76,8 +77,8 @@ class Mlx:
         return None
 
     def account(self, spec: ModelSpec, workload: Workload, options: Options, version: str, device: Device) -> Account:
-        """The general account: mlx-lm has no rule of its own."""
-        return general_account(device)
+        """The working set, less the model and one piece of a prompt."""
+        return account(spec, workload, options, device)
 
     def dip_tokens(self, spec: ModelSpec, workload: Workload, options: Options) -> int:
         """Where bytes fall as a sequence grows: pieces that are no multiple of 256, and the start of quantization."""

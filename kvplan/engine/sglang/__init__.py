@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from kvplan.account import Account, Device, general_account
+from kvplan.account import Account, Device
 from kvplan.engine import EngineOption, Options, Reservation
+from kvplan.engine.sglang.budget import account
 from kvplan.engine.sglang.choices import OPTIONS, attention_groups, layout, limits, ranks
 from kvplan.engine.sglang.demand import Demand, demand, reasons
 from kvplan.engine.sglang.layers import Held, held
@@ -93,8 +94,8 @@ class SGLang:
         return asked.pools(sizes).total
 
     def account(self, spec: ModelSpec, workload: Workload, options: Options, version: str, device: Device) -> Account:
-        """The general account."""
-        return general_account(device)
+        """A share of what is free before the weights, less the weights."""
+        return account(spec, workload, options, device)
 
     def dip_tokens(self, spec: ModelSpec, workload: Workload, options: Options) -> int:
         """0: pages and pools never shrink with the context."""
