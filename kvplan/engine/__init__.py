@@ -25,6 +25,7 @@ ENGINES = {
     "ideal": "ideal",
     "vllm": "vllm",
     "sglang": "sglang",
+    "trtllm": "trtllm",
     "transformers": "transformers",
     "llama.cpp": "llama_cpp",
     "mlx": "mlx",
