@@ -269,6 +269,11 @@ def overheads_text() -> Any:
     return load_yaml(read_text(HERE / "overheads.yaml"), "overheads.yaml")
 
 
+def laws_text() -> Any:
+    """The shipped constants of the roofline, as plain values."""
+    return load_yaml(read_text(HERE / "roofline" / "laws.yaml"), "laws.yaml")
+
+
 def unknown_total(gpu: Gpu) -> NotCountableError:
     """The refusal for a device whose driver-reported memory nobody has written down."""
     rule = f" ({gpu.memory.unified.rule})" if gpu.memory.unified else ""

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from kvplan.gpu import Gpu
 
 REFUSED_BYTES = 10**30
+MOST = -1
+"""The batch that stands for as many sequences as fit."""
 
 
 class Question(Record):
@@ -31,6 +33,8 @@ class Question(Record):
 
     model: a spec, or what names one. ctx: tokens, text such as `128k`, `max`, or None for the maximum.
     gpu, engine, draft: what names them, or None. count: cards, None for tp x pp x dp.
+    batch: sequences, or MOST. output_tokens: what each request generates beside its prompt of
+    `ctx` tokens, where times are asked for, under `load`; the context is then both.
     lenient: an engine that refuses this workload is an answer (its reason), not an error.
     """
 
@@ -62,6 +66,8 @@ class Question(Record):
     online: bool = False
     formula: bool = False
     lenient: bool = False
+    output_tokens: int | None = None
+    load: str = "closed"
 
 
 class Subject(Record):
@@ -99,7 +105,7 @@ def subject(question: Question) -> Subject:
     else:
         spec, found = model_named(question.model, question.specs, question.online)
     hints: list[str] = []
-    context = context_of(question, spec, hints)
+    context = context_of(question, spec, hints) + (question.output_tokens or 0)
     if question.weights is not None:
         from kvplan.weights import check_given
 
@@ -115,7 +121,7 @@ def subject(question: Question) -> Subject:
         Workload(context, prefix=question.prefix)  # refuses, naming both
     workload = Workload(
         context=context,
-        batch=question.batch,
+        batch=max(1, question.batch),
         k_dtype=question.k_dtype,
         v_dtype=value_format(question, spec),
         index_dtype=question.index_dtype,

@@ -124,6 +124,44 @@ class ServeResult(Record):
     changes: tuple[ChangeResult, ...]
 
 
+class SpanResult(Record):
+    """A predicted quantity: 80 % of measured values are expected between low and high."""
+
+    low: float
+    best: float
+    high: float
+
+
+class TimeResult(Record):
+    """Predicted times: seconds, and output tokens per second over all cards asked for.
+
+    prompt_tokens and output_tokens: of each request; the workload's context is both.
+    decode_step_seconds: one step of `batch` sequences, each with the prompt and half the output in its cache.
+    prefill_seconds: the prompts of all, one after the other. ttft, tpot, request: as a client sees them.
+    bound: what a decode step waits for longest; bound_changes_at: the batch from which it is something else.
+    memory, compute, latency, link: what each alone would take of a decode step.
+    """
+
+    decode_step_seconds: SpanResult
+    prefill_seconds: SpanResult
+    ttft_seconds: SpanResult
+    tpot_seconds: SpanResult
+    request_seconds: SpanResult
+    tokens_per_second: SpanResult
+    prompt_tokens: int
+    output_tokens: int
+    load: str
+    batch: int
+    bound: str
+    bound_changes_at: int | None
+    memory_seconds: float
+    compute_seconds: float
+    latency_seconds: float
+    link_seconds: float
+    confidence: str
+    not_modelled: tuple[str, ...]
+
+
 class SizeResult(Record):
     """How many bytes, and whether they fit: one combination of model, workload, engine and GPU."""
 
@@ -143,6 +181,7 @@ class SizeResult(Record):
     draft: DraftResult | None
     formula: str | None
     compute: ComputeResult | None
+    time: TimeResult | None
     notes: tuple[str, ...]
     hints: tuple[str, ...]
     bounds: Mapping[str, tuple[int | float | bool | None, int | float | bool | None]]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from kvplan.catalogue import Found
 from kvplan.errors import InputError, NotCountableError
-from kvplan.question import Question, Subject, subject
-from kvplan.results import ComputeResult, SizeResult, WorkloadResult
+from kvplan.question import MOST, Question, Subject, subject
+from kvplan.results import ComputeResult, SizeResult, TimeResult, WorkloadResult
 from kvplan.units import iec
 
 if TYPE_CHECKING:
@@ -17,11 +17,14 @@ if TYPE_CHECKING:
 
 
 def size_answer(question: Question) -> SizeResult:
-    """How many bytes, and does it fit.
+    """How many bytes, and does it fit; with `output_tokens`, how long it takes.
 
     Raises: InputError for bad input, NotCountableError for what cannot be counted.
     """
     asked = subject(question)
+    if question.batch == MOST:
+        question = question.replace(batch=_most_sequences(question, asked))
+        asked = asked.replace(workload=asked.workload.replace(batch=question.batch))
     refused = _refusal(asked) if question.lenient else None
     if refused is not None:
         question, asked = question.replace(engine=None, engine_options=()), asked.replace(engine=None)
@@ -47,11 +50,25 @@ def size_answer(question: Question) -> SizeResult:
         draft=verdict.draft if verdict else None,
         formula=_formula(question, asked),
         compute=_compute(question, asked) if question.formula else None,
+        time=_time(question, asked),
         notes=(*_notes(asked), *(verdict.notes if verdict else ())),
         hints=asked.hints,
         bounds=verdict.bounds if verdict else {},
         confidence=verdict.confidence if verdict else {},
     )
+
+
+def _most_sequences(question: Question, asked: Subject) -> int:
+    """As many sequences as fit the card, prompt and output counted; 1 where not even one does.
+
+    Raises: InputError where no card or budget is named, or nothing bounds them.
+    """
+    verdict = _verdict(question, asked)
+    if verdict is None:
+        raise InputError("--batch max: needs --gpu or --available-bytes", "add --gpu, for example --gpu h100")
+    if verdict.gpu.max_batch is None:
+        raise InputError("--batch max: nothing bounds the sequences, or the weights are not known", "give a number")
+    return verdict.gpu.max_batch or 1
 
 
 def _number(value: Fraction) -> int | float:
@@ -150,6 +167,15 @@ def _verdict(question: Question, asked: Subject) -> Verdict | None:
     from kvplan.planner.verdict import verdict
 
     return verdict(question, asked)
+
+
+def _time(question: Question, asked: Subject) -> TimeResult | None:
+    if question.output_tokens is None:
+        return None
+    from kvplan.planner.timing import Load, time_answer
+
+    w, output = asked.workload, question.output_tokens
+    return time_answer(question, asked, Load(w.context - output, output, w.batch, question.load == "closed"))
 
 
 def _compute(question: Question, asked: Subject) -> ComputeResult:

@@ -140,6 +140,30 @@ def _on_rank(spec: ModelSpec, workload: Workload, share: Weights) -> Weights:
     return Weights(share.rank_bytes, share.low_bytes, high, "assumed", share.source)
 
 
+def weight_shares(spec: ModelSpec, workload: Workload, given: str | None) -> tuple[int, int]:
+    """(bytes beside experts, bytes of experts) on one rank; bytes given as a whole are split as parameters are.
+
+    Raises: InputError where the weights are not known, and as `weights_on_rank` does.
+    """
+    whole = weights_on_rank(spec, workload, given)
+    if whole is None:
+        raise InputError(f"{spec.name}: its weights are not known", "add --weights BYTES, for example --weights 38GiB")
+    if given is None and spec.fields.weight_bytes:
+        places: dict[str, int] = {str(place): count for place, count in spec.fields.weight_bytes.items()}
+        experts = Fraction(places.get("experts", 0), _ranks_of("experts", workload))
+        return whole.rank_bytes - int(experts), int(experts)
+    parts = _parts(spec) or []
+    width = _width(given) if given is not None and not given[:1].isdigit() else None
+    held = [
+        (part, Fraction(parameters) * (width or _width(stored)).bits / 8 / _ranks_of(part, workload))
+        for part, parameters, stored in parts
+    ]
+    total = sum((size for _, size in held), Fraction(0))
+    experts = sum((size for part, size in held if part == "experts"), Fraction(0))
+    share = int(whole.rank_bytes * experts / total) if total else 0
+    return whole.rank_bytes - share, share
+
+
 def _stored(spec: ModelSpec, workload: Workload) -> Weights:
     """The bytes a checkpoint stores, part by part; draft layers only where they are held."""
     held = Fraction(0)

@@ -69,7 +69,29 @@ Ctx = Annotated[
         metavar="N,...",
     ),
 ]
-Batch = Annotated[str | None, option("--batch", help="Sequences alive at once. Default: 1.", metavar="N,...")]
+Batch = Annotated[
+    str | None,
+    option("--batch", help="Sequences alive at once, or max: as many as fit. Default: 1.", metavar="N,..."),
+]
+Time = Annotated[
+    bool,
+    typer.Option(
+        "--time",
+        help="Predict decode and prefill times on --gpu; --ctx is then the prompt of each request.",
+    ),
+]
+OutputTokens = Annotated[
+    str | None,
+    option("--output-tokens", help="With --time: tokens that each request generates. Default: 1.", metavar="N"),
+]
+Load = Annotated[
+    str | None,
+    option(
+        "--load",
+        help="With --time: closed (a finished request is replaced at once) or static. Default: closed.",
+        metavar="LOAD",
+    ),
+]
 KvDtype = Annotated[
     str | None,
     option(
@@ -244,6 +266,34 @@ def listed(text: str | None) -> list[str | None]:
 def numbers(text: str | None, what: str, least: int = 1, most: int = 10**9) -> list[int | None]:
     """The whole numbers of a comma-separated option; [None] where it was not given."""
     return [None if item is None else whole_number(item, what, least, most) for item in listed(text)]
+
+
+def batches(text: str | None) -> list[int | None]:
+    """The values of `--batch`; `max` stands for as many sequences as fit, None for an option not given.
+
+    Raises: InputError for anything that is neither.
+    """
+    from kvplan.question import MOST
+
+    found: list[int | None] = []
+    for item in listed(text):
+        found += [MOST] if item == "max" else numbers(item, "--batch", most=10**12)
+    return found
+
+
+def output_tokens(timed: bool, output: str | None, load: str | None) -> dict[str, Any]:
+    """What `--time` and its companions mean for a question.
+
+    Raises: InputError for a companion without `--time`, or a load that is not known.
+    """
+    if not timed:
+        for name, value in (("--output-tokens", output), ("--load", load)):
+            if value is not None:
+                raise InputError(f"{name}: belongs to --time", f"add --time, or leave out {name}")
+        return {}
+    if load not in (None, "closed", "static"):
+        raise InputError(f"--load: found {quoted(load)}, allowed closed, static", "--load closed")
+    return {"output_tokens": 1 if output is None else tokens(output, "--output-tokens"), "load": load or "closed"}
 
 
 def share(text: str, what: str) -> Fraction:

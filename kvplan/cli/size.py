@@ -41,6 +41,9 @@ def command(
     reserve: o.Reserve = None,
     draft: o.Draft = None,
     serve: o.Serve = None,
+    time: o.Time = False,
+    output_tokens: o.OutputTokens = None,
+    load: o.Load = None,
     formula: bool = typer.Option(
         False,
         "--formula",
@@ -106,6 +109,7 @@ def command(
         specs,
         online,
     )
+    fixed |= o.output_tokens(time, output_tokens, load)
     lenient = o.all_engines(engine)
     if serve is not None:
         from kvplan.cli.serve import served_sizes
@@ -158,7 +162,7 @@ def workload_axes(
     axes: dict[str, list[Any]] = {
         "model": subjects or [None],
         "ctx": [item if item in (None, "max") else tokens(item, "--ctx") for item in o.listed(ctx)],
-        "batch": o.numbers(batch, "--batch", most=10**12),
+        "batch": o.batches(batch),
         "policy": policy or ["full"],
         "tp": o.numbers(tp, "--tp", most=65_536),
         "pp": o.numbers(pp, "--pp", most=10_000),

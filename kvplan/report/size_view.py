@@ -37,6 +37,10 @@ def _full(result: SizeResult, unit: str) -> list[Block]:
         from kvplan.report.card_view import card_blocks
 
         blocks += card_blocks(result, result.gpu, unit)
+    if result.time:
+        from kvplan.report.time_view import time_blocks
+
+        blocks += time_blocks(result.time)
     if result.formula:
         blocks += [Heading("formula"), Lines(tuple(result.formula.split("\n")))]
     if result.compute:
@@ -64,7 +68,9 @@ def title(result: SizeResult | MeasureResult) -> str:
     if w.policy != "full":
         extras.append(w.policy)
     more = "".join(f", {extra}" for extra in extras)
-    return f"{result.model}{through}: {w.context:,} tokens x {sequences}, {cache_format(result)}{more}"
+    time = getattr(result, "time", None)
+    tokens = f"{w.context:,}" if time is None else f"{time.prompt_tokens:,} + {time.output_tokens:,}"
+    return f"{result.model}{through}: {tokens} tokens x {sequences}, {cache_format(result)}{more}"
 
 
 def cache_format(result: SizeResult | MeasureResult) -> str:
@@ -213,7 +219,7 @@ def _compared(results: list[SizeResult], unit: str) -> list[Block]:
     return [*blocks, grid, *([Lines(tuple(notes))] if notes else [])]
 
 
-_WORDS = frozenset({"model", "format", "policy", "engine", "gpu", "fits", "starts", "why"})
+_WORDS = frozenset({"model", "format", "policy", "engine", "gpu", "fits", "starts", "why", "bound"})
 
 
 def _cells(result: SizeResult, unit: str, places: int) -> dict[str, str]:
@@ -239,7 +245,11 @@ def _cells(result: SizeResult, unit: str, places: int) -> dict[str, str]:
         cells["starts"] = "yes" if result.serve.starts else "no"
     if gpu:
         cells |= {"gpu": gpu.name or "", "cards": f"{gpu.count:,}", "fits": "yes" if gpu.fits else "no"}
-        if gpu.kv_budget_bytes is not None:
+        if result.time:
+            from kvplan.report.time_view import time_cells
+
+            cells |= time_cells(result.time)
+        elif gpu.kv_budget_bytes is not None:
             cells |= {"max tokens": unlimited(gpu.max_context), "max seqs": unlimited(gpu.max_batch)}
     return cells
 
@@ -280,4 +290,8 @@ def _row(result: SizeResult) -> dict[str, Any]:
         from kvplan.report.serve_view import serve_row
 
         row |= {f"serve_{key}": value for key, value in serve_row(result.serve).items()}
+    if result.time:
+        from kvplan.report.time_view import time_row
+
+        row |= time_row(result.time)
     return row
