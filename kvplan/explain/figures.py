@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
@@ -17,9 +18,17 @@ def looked_up(figures: Mapping[str, Any], path: str) -> Fraction | None:
 
     >>> looked_up({"caches": [{"name": "base", "k_bytes": 3, "v_bytes": 4}]}, "caches.base.bytes")
     Fraction(7, 1)
-    >>> looked_up({"blocks": 5}, "tokens") is None
-    True
+    Figures may be added and taken off: `k_bytes-swa_k_bytes`.
+
+    >>> looked_up({"blocks": 5}, "tokens") is None, looked_up({"all": 5, "some": 2}, "all-some")
+    (True, Fraction(3, 1))
     """
+    ahead, sign, path = re.match(r"(.*?)([+-]?)([^+-]*)$", path).groups()  # type: ignore[union-attr]
+    if sign:
+        left, right = looked_up(figures, ahead), looked_up(figures, path)
+        if left is None or right is None:
+            return None
+        return left + right if sign == "+" else left - right
     first, *rest = path.split(".")
     value = figures.get(first)
     if not rest:
