@@ -28,7 +28,9 @@ def answer(prediction: Prediction) -> tuple[str, ...]:
     elif (held := looked_up(reservation.figures, "kv_bytes")) is not None and prediction.reading.less:
         lines = [f"the caches take {iec(int(held))}; one sequence of {length:,} tokens needs {iec(need)}"]
     else:
-        return (*_copies(prediction), *_tokens(prediction))
+        cell = looked_up(reservation.figures, "cell_bytes")
+        token = f", {int(cell):,} bytes for each token" if cell is not None else ""
+        lines = [f"the pools take {iec(reservation.reserved_bytes)}{rank}{token}"]
     lines += [f"  {reason}" for reason in reservation.reasons]
     return (*lines, *_copies(prediction), *_tokens(prediction))
 

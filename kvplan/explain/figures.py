@@ -18,6 +18,7 @@ def looked_up(figures: Mapping[str, Any], path: str) -> Fraction | None:
 
     >>> looked_up({"caches": [{"name": "base", "k_bytes": 3, "v_bytes": 4}]}, "caches.base.bytes")
     Fraction(7, 1)
+
     Figures may be added and taken off: `k_bytes-swa_k_bytes`.
 
     >>> looked_up({"blocks": 5}, "tokens") is None, looked_up({"all": 5, "some": 2}, "all-some")

@@ -153,7 +153,7 @@ def _figure(
     if value is None:
         return compared(printed, None, "nothing predicts it", None)
     if looked_up(plain.figures, printed.figure) is not None or len(points) < 2:
-        return compared(printed, value, "" if printed.value == value else "within its rounding", None)
+        return compared(printed, value, "", None)
     ends = [min(points), max(points)]
     reserved = [asked.engine.reserve(asked.spec, asked.workload, end) for end in ends]
     values = [value, *(found for one in reserved if (found := looked_up(one.figures, printed.figure)) is not None)]
