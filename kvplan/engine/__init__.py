@@ -28,6 +28,7 @@ ENGINES = {
     "trtllm": "trtllm",
     "transformers": "transformers",
     "llama.cpp": "llama_cpp",
+    "ollama": "ollama",
     "mlx": "mlx",
 }
 

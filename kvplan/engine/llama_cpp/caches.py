@@ -118,12 +118,11 @@ def _index(shape: Shape, context: Context) -> Cache:
 
 def _recurrent(context: Context) -> Cache:
     """Convolution and state rows in f32, one per sequence and one more for each snapshot of it."""
-    rows = context.n_parallel * (1 + context.n_rs_seq)
 
     def held(layer: LayerShape) -> Held | None:
         if not layer.r and not layer.s:
             return None
-        return Held(layer.r * F32_BYTES * rows, layer.s * F32_BYTES * rows)
+        return Held(layer.r * F32_BYTES * context.states, layer.s * F32_BYTES * context.states)
 
     return Cache("recurrent", context.n_parallel, held, recurrent=True)
 
@@ -142,7 +141,7 @@ def _compressed_caches(shape: Shape, context: Context) -> list[Cache]:
     def state(name: str, rows: int, elements: Callable[[LayerShape], int]) -> Cache:
         def held(layer: LayerShape) -> Held | None:
             width = elements(layer)
-            return Held(*(width * rows * F32_BYTES * streams,) * 2) if width else None
+            return Held(*(width * rows * F32_BYTES * context.states,) * 2) if width else None
 
         return Cache(name, streams, held, recurrent=True)
 

@@ -41,9 +41,8 @@ def padded(count: int, step: int = CELL_STEP) -> int:
 class Context(Record):
     """A context of the engine: its cells and what decides the bytes of one.
 
-    n_ctx_seq: cells of one stream. n_ubatch: tokens of one physical batch. v_padded: V stands transposed, as
-    without flash attention, and is as wide in every layer as in the widest. blocks_divide_heads: quantized
-    heads must be whole blocks, as flash attention needs them. n_rs_seq: snapshots of each recurrent state.
+    n_ctx_seq: cells of one stream. n_ubatch: tokens of one physical batch. n_rs_seq: snapshots of each
+    recurrent state.
     """
 
     n_ctx: int
@@ -56,6 +55,11 @@ class Context(Record):
     type_k: str
     type_v: str
     n_rs_seq: int = 0
+
+    @property
+    def states(self) -> int:
+        """Rows of every recurrent layer: one per sequence and one more for each snapshot of it."""
+        return self.n_parallel * (1 + self.n_rs_seq)
 
     @property
     def streams(self) -> int:
@@ -95,8 +99,8 @@ def context_of(workload: Workload, options: Options) -> Context:
     if not unified:
         n_ctx_seq = padded(n_ctx // n_parallel)
         n_ctx = n_ctx_seq * n_parallel
-    type_k = _cache_type("k", workload.k_dtype, options)
-    type_v = _cache_type("v", workload.v_dtype, options)
+    type_k = cache_type("k", workload.k_dtype, options.get("cache_type_k"), "-E cache_type_k")
+    type_v = cache_type("v", workload.v_dtype, options.get("cache_type_v"), "-E cache_type_v")
     flash = str(options.get("flash_attn", "auto"))
     if flash == "off" and type_v.startswith(("q", "iq")):
         raise InputError(
@@ -108,10 +112,11 @@ def context_of(workload: Workload, options: Options) -> Context:
     return Context(n_ctx, n_ctx_seq, n_parallel, unified, n_ubatch, swa_full, flash, type_k, type_v, snapshots)
 
 
-def _cache_type(tensor: str, dtype: str | None, options: Options) -> str:
-    """The cache type of K or V: the engine's own option, else kvplan's format, else f16 whatever the model is in."""
-    option = f"cache_type_{tensor}"
-    named = options.get(option)
+def cache_type(tensor: str, dtype: str | None, named: object, option: str) -> str:
+    """The cache type of K or V: what `option` names, else kvplan's format, else f16 whatever the model is in.
+
+    Raises: InputError for a format that the cache does not have, or one that contradicts the option.
+    """
     if dtype is None:
         return str(named or "f16")
     found = NAMES.get(_plain(dtype), _plain(dtype))
@@ -121,7 +126,7 @@ def _cache_type(tensor: str, dtype: str | None, options: Options) -> str:
             "--kv-dtype q8_0 is the nearest to 8 bits, q4_0 to 4",
         )
     if named is not None and named != found:
-        raise InputError(f"--{tensor}-dtype: found {dtype}, but -E {option} says {named}", "give one of them")
+        raise InputError(f"--{tensor}-dtype: found {dtype}, but {option} says {named}", "give one of them")
     return found
 
 

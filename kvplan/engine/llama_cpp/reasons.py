@@ -109,9 +109,9 @@ def _states(why: Why, layer: LayerShape) -> tuple[str, int]:
     context, batch = why.context, why.workload.batch
     if layer.ratio:
         rows = HCA_RATIO if layer.ratio == HCA_RATIO else 4 * CSA_RATIO
-        return "compressors keep values and scores in f32", layer.entry * rows * 2 * F32_BYTES * context.n_parallel
+        return "compressors keep values and scores in f32", layer.entry * rows * 2 * F32_BYTES * context.states
     item = ITEM_BYTES[why.spec.fields.dtype]
-    rows = context.n_parallel * (1 + context.n_rs_seq)
+    rows = context.states
     more = layer.r * (F32_BYTES * rows - item * batch) + layer.s * F32_BYTES * (rows - batch)
     each = f", and {context.n_rs_seq} snapshots" if context.n_rs_seq else ""
     return f"recurrent rows in f32, one for each of {context.n_parallel:,} sequences{each}", more
