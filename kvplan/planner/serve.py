@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kvplan.catalogue import find, gpu_named, spec_folders
+from kvplan.catalogue import find, gpu_named, model_named, spec_folders
 from kvplan.engine import ENGINES, engine_class, engine_named, options_known
 from kvplan.errors import InputError, KvplanError, printable, quoted
 from kvplan.importers.source import is_source
@@ -23,6 +23,7 @@ from kvplan.serving import Served, served, server
 from kvplan.serving.launch import Launch
 from kvplan.serving.names import candidates
 from kvplan.sizing import size_answer
+from kvplan.spec import ModelSpec
 from kvplan.weights import WIDTHS
 
 CONTRADICTED = ("tp", "pp", "dp", "ep", "dcp", "mtp", "k_dtype", "v_dtype", "utilization", "draft")
@@ -140,8 +141,10 @@ def command_of(launch: Launch, beside: Mapping[str, Any]) -> Command:
     automatic = fields.get("ctx") == "auto"
     if automatic:
         fields["ctx"] = "max"
-    if read.engine == "ollama" and "ctx" not in fields:
-        fields["ctx"] = _ollama_length(fields, notes)
+    if read.engine == "ollama":
+        if "ctx" not in fields:
+            fields["ctx"] = _ollama_length(fields, notes)
+        _cut_as_ollama_does(model, fields, notes)
     _check_weights(fields, notes)
     more = _beside_engine(read, fields)
     name, options, uncounted = _engine(read.replace(options=_merged(read.options, more)), notes)
@@ -269,6 +272,22 @@ def _ollama_length(fields: dict[str, Any], notes: list[str]) -> int:
     length = default_length(total - fields.get("reserve_bytes", 0))
     notes.append(f"no OLLAMA_CONTEXT_LENGTH: Ollama takes {length:,} tokens on this card, at most the model's maximum")
     return length
+
+
+def _cut_as_ollama_does(model: str | ModelSpec, fields: dict[str, Any], notes: list[str]) -> None:
+    """The length cut to the model's own maximum, and one sequence at a time for families that Ollama serves so."""
+    from kvplan.engine.ollama.launch import ONE_AT_A_TIME, family_of
+
+    spec = model
+    if not isinstance(spec, ModelSpec):
+        spec, _ = model_named(spec, fields.get("specs"), fields.get("online", False))
+    most, length, family = spec.fields.max_context, fields["ctx"], family_of(spec.name)
+    if most is not None and isinstance(length, int) and length > most:
+        notes.append(f"Ollama cuts {length:,} tokens to the model's maximum of {most:,}")
+        fields["ctx"] = most
+    if family in ONE_AT_A_TIME and fields.get("batch", 1) > 1:
+        notes.append(f"Ollama serves the family {family} one sequence at a time, whatever OLLAMA_NUM_PARALLEL says")
+        fields["batch"] = 1
 
 
 def _engine(read: Served, notes: list[str]) -> tuple[str | None, tuple[str, ...], tuple[str, ...]]:

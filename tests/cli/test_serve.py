@@ -119,6 +119,23 @@ def test_the_tag_of_an_image_chooses_the_rules() -> None:
         assert version == run("size", "--serve", command, "--format", "json").result["engine"]["version"]
 
 
+@pytest.mark.parametrize(
+    ("command", "context", "batch", "n_ctx"),
+    [
+        ("ollama run llama3.1:8b", 131_072, 1, 131_072),
+        ("OLLAMA_CONTEXT_LENGTH=262144 ollama run llama3.1:8b", 131_072, 1, 131_072),
+        ("OLLAMA_CONTEXT_LENGTH=8192 OLLAMA_NUM_PARALLEL=4 ollama run llama3.1:8b", 8192, 4, 32_768),
+        ("OLLAMA_CONTEXT_LENGTH=8192 OLLAMA_NUM_PARALLEL=4 ollama run qwen3.5:9b", 8192, 1, 8192),
+    ],
+)
+def test_what_ollama_cuts_is_counted_as_cut(command: str, context: int, batch: int, n_ctx: int) -> None:
+    """The length at the model's maximum, and one sequence at a time for some families."""
+    answer = run("size", "--serve", command, "--gpu", "h100", "--format", "json", "--quiet").result
+    assert (context, batch) == (answer["workload"]["context"], answer["workload"]["batch"])
+    assert n_ctx == answer["engine"]["n_ctx"]
+    assert answer["serve"]["starts"]
+
+
 def test_a_matrix_stands_beside_a_command() -> None:
     """Lists of `--gpu` and `--ctx` give a row each."""
     answer = run("size", "--serve", LLAMA, "--gpu", "h100,h200", "--ctx", "8k,32k", "--format", "json", "--quiet")
