@@ -12,32 +12,29 @@ import contextlib
 import inspect
 import io
 import json
+import logging
 import re
 import sys
 from pathlib import Path
 from typing import Any
 
 from kvplan.importers import config as reader
-from kvplan.importers.config import decoder, heads, layers, states
+from kvplan.importers.config import decoder, heads, layers, passes, states
+from kvplan.importers.config.layers import by_rule
 
 TARGET = Path(reader.__file__).parent / "classes.json"
-DEPTHS = (4, 5, 7, 12, 13, 24, 30, 31, 36)
+DEPTHS = (1, 2, 3, 4, 5, 6, 7, 9, 12, 13, 16, 24, 30, 31, 36, 48)
 CONV_STATES = "its convolution states are not described by any attention kind"
 REFUSED = {
     "cpmant": "it caches prompt_length tokens of its own beside the context",
-    "dia_decoder": "its cross-attention has heads of its own",
-    "dory": "its recurrent loops give a layer several caches",
     "dots3_note_text": "its indexer keys are kept in fp32",
     "glm5_next_text": "its pooled indexer keeps keys by a rule of its own",
-    "hrm_text": "its layers are passed several times, each pass with a cache of its own",
     "inkling_text": CONV_STATES,
     "inkling2_text": CONV_STATES,
     "inkling2_loop_text": CONV_STATES,
     "minimax_m3_vl_text": "its sparse layers keep index keys by a rule of its own",
     "mistral_large4_text": "no_rope_layers and kv_source_layers change the latent of single layers",
-    "moonshine": "its decoder takes head counts from its encoder",
-    "musicgen": "its decoder crosses a text encoder by heads of its own",
-    "musicgen_melody": "its decoder crosses a text encoder by heads of its own",
+    "musicgen_melody": "it keeps what it is told first among its own tokens",
     "openai-gpt": "it keeps no cache",
     "qwen4_exp_text": CONV_STATES,
     "reformer": "its hashed attention keeps buckets",
@@ -47,29 +44,33 @@ REFUSED = {
     "xlnet": "its memory is not a KV cache",
     "zaya": CONV_STATES,
 }
-CROSSING = ("canary", "encoder-decoder", "pix2struct", "pp_formulanet", "speech-encoder-decoder", "t5gemma", "t5gemma2", "vision-encoder-decoder")  # fmt: skip
-ENCODER_DECODER_TOO = ("udop",)
+CROSSING = ("canary", "encoder-decoder", "musicgen", "pix2struct", "pp_formulanet", "speech-encoder-decoder", "t5gemma", "t5gemma2", "vision-encoder-decoder")  # fmt: skip
+ENCODER_DECODER_TOO = ("dia_decoder", "udop")
 GLOBAL_HEADS = {"defaults_too": {"global_head_dim": 512}}
 MORE: dict[str, dict[str, Any]] = {
-    "cohere2_moe": {"requires": ["layer_types"]},
-    "cohere_compass_text": {"requires": ["layer_types"]},
+    "cohere2_moe": {"layers": {"period": ["sliding_attention"] * 3 + ["full_attention"], "dense_first": True}},
     "diffusion_gemma_text": GLOBAL_HEADS,
     "gemma4_text": GLOBAL_HEADS,
     "gemma4_unified_text": GLOBAL_HEADS,
-    "olmo_hybrid": {"requires": ["layer_types"]},
     "stablelm": {"requires": ["num_key_value_heads"]},
     "switch_transformers": {"requires": ["num_decoder_layers"]},
-    "voxtral": {"requires": ["head_dim"]},
-    "voxtral_realtime": {"requires": ["head_dim"]},
     "longcat_flash": {"attentions_per_layer": 2, "aliases": {"num_hidden_layers": "num_layers"}},
-    "mimo_v2_flash": {"sliding_kv_factor": 2},
+    "dory": {
+        "defaults_too": {"num_hidden_layers": 36, "n_input_layers": 8, "n_output_layers": 8}
+    },  # saved as twice that
+    "hrm_text": {"defaults_too": {"num_hidden_layers": 16}},  # of one stack; the class multiplies it
+    "mimo_v2_flash": {"sliding_kv_factor": 2, "defaults_too": {"_window_size_leaves_out": 1}},
+    "moonshine": {"heads_of_encoder": True},
     "mamba2": {"requires": ["num_heads"]},
     "whisper": {"frames": True},
-    "zamba": {"requires": ["attention_head_dim"]},
-    "zamba2": {"requires": ["attention_head_dim", "mamba_headdim"]},
+    "zamba": {"defaults_too": {"_attention_widens": 2}},
+    "zamba2": {"defaults_too": {"_attention_widens": 2}},
     "xlstm": {"layers": {"period": ["linear_attention"]}},
 }
-IGNORED = {"gpt_neox": {"head_dim"}}  # its code asks for it where it turns positions only
+IGNORED = {
+    "cohere_compass_text": {"sliding_window_pattern"},  # asked for where the list is there already
+    "gpt_neox": {"head_dim"},  # its code asks for it where it turns positions only
+}
 PLAIN = """llama qwen2 qwen3 phi olmo olmo2 gpt_neox granite cohere gemma mixtral qwen2_moe qwen3_moe olmoe starcoder2
 stablelm glm glm4 persimmon seed_oss nemotron helium ernie4_5 arcee smollm3 internlm3 exaone apertus hyperclovax""".split()
 SHAPES_A_CACHE = re.compile(
@@ -82,15 +83,16 @@ sliding_window use_sliding_window max_window_layers cross_attention_hidden_size 
 is_encoder_decoder is_decoder""".split()
 
 
-LISTS = {"layer_types", "layers_block_type", "block_types"}
+LAYER_LISTS = ("layer_types", "layers_block_type")
+LISTS = {*LAYER_LISTS, "block_types"}
 
 
 def fields_read() -> set[str]:
     """Every field name that the readers look for, taken from their own sources."""
     names: set[str] = set(reader.CONTEXT)
-    for module in (reader, decoder, heads, layers, states):
-        names |= set(re.findall(r'"([a-z_][a-zA-Z0-9_]*)"', inspect.getsource(module)))
-    return names - LISTS - {"text_config", "decoder", "quantization_config"}
+    for module in (reader, decoder, heads, layers, passes, states):
+        names |= set(re.findall(r'"([a-zA-Z_][a-zA-Z0-9_]*)"', inspect.getsource(module)))
+    return names - LISTS - {*reader.NESTED, "quantization_config"}
 
 
 def quietly(make: Any, **options: Any) -> Any:
@@ -112,19 +114,11 @@ def language_model_types() -> list[str]:
     return sorted(found)
 
 
-def layer_list(make: Any, depth: int, **options: Any) -> list[str] | None:
-    """The words the class itself gives `depth` layers."""
+def layer_list(make: Any, depth: int, names: tuple[str, ...] = LAYER_LISTS, **options: Any) -> list[str] | None:
+    """The words the class itself gives `depth` layers, under the first of `names` that it has."""
     made = quietly(make, num_hidden_layers=depth, **options)
-    words = getattr(made, "layer_types", None) or getattr(made, "layers_block_type", None)
+    words = next((listed for name in names if (listed := getattr(made, name, None))), None)
     return words if isinstance(words, list) and len(words) == depth else None
-
-
-def laid_out(rule: dict[str, Any], depth: int) -> list[str]:
-    """What `rule` says of `depth` layers."""
-    period = rule["period"]
-    start = -depth if rule.get("from_end") else 0
-    words = [period[(start + i) % len(period)] for i in range(depth)]
-    return [*words[:-1], rule["last"]] if rule.get("last") else words
 
 
 def layer_rule(make: Any, default: dict[str, Any]) -> dict[str, Any]:
@@ -140,26 +134,54 @@ def layer_rule(make: Any, default: dict[str, Any]) -> dict[str, Any]:
 
 
 def _rule_of(lists: dict[int, list[str]]) -> dict[str, Any]:
+    """The shortest rule that gives every list: a period from the first layer or up to the last, and its exceptions."""
     longest = lists[max(lists)]
-    for length in range(1, len(longest) // 2 + 1):
-        candidates: list[dict[str, Any]] = [
-            {"period": longest[:length]},
-            {"period": longest[:length], "last": longest[-1]},
-            {"period": longest[-length:], "from_end": True},
-        ]
-        for rule in candidates:
-            if all(laid_out(rule, depth) == words for depth, words in lists.items()):
-                return rule
+    depth = len(longest)
+    for first in range(4):
+        for length in range(1, depth // 2 + 1):
+            period = [longest[first + (i - first) % length] for i in range(length)]
+            candidates: list[dict[str, Any]] = [
+                {"period": period},
+                {"period": period, "last": longest[-1]},
+                {"period": period, "somewhere": longest[-1]},
+            ]
+            if not first:
+                candidates.append({"period": longest[-length:], "from_end": True})
+            for rule in candidates:
+                whole = {**rule, "first": longest[:first]} if first else rule
+                if all(by_rule(whole, depth) == words for depth, words in lists.items()):
+                    return whole
     return {}
 
 
-def windows_by_a_rule_of_its_own(make: Any) -> bool:
-    """True where `use_sliding_window` does not simply slide the layers from `max_window_layers` on."""
-    for depth in (7, 12):
-        words = layer_list(make, depth, use_sliding_window=True, sliding_window=16, max_window_layers=3)
-        if words and words != ["full_attention" if i < 3 else "sliding_attention" for i in range(depth)]:
-            return True
-    return False
+def window_rule(make: Any) -> str | None:
+    """Which layers `use_sliding_window` makes slide: None for those from `max_window_layers` on, `refuse` if unknown."""
+    on = {"use_sliding_window": True, "sliding_window": 16, "max_window_layers": 3}
+    lists = [words for depth in (7, 12) if (words := layer_list(make, depth, **on))]
+    rules: dict[str | None, Any] = {
+        None: lambda i: i >= 3,
+        "every_other_below": lambda i: i % 2 == 0 and i < 3,
+        "without_rope": lambda i: i % 4 == 3,
+    }
+    for name, slides in rules.items():
+        if all(words == ["sliding_attention" if slides(i) else "full_attention" for i in range(len(words))] for words in lists):  # fmt: skip
+            return name
+    return "refuse"
+
+
+def of_given_lists(make: Any, rule: dict[str, Any]) -> dict[str, Any]:
+    """What the class does to a list that a config gives: `forced`, the last word it puts there, and whether it `cuts`."""
+    found: dict[str, Any] = {}
+    words = by_rule(rule, 12) if "period" in rule else rule.get("list", ["full_attention"] * 12)
+    if "last" in rule:
+        other = next(word for word in rule["period"] if word != rule["last"])
+        kept = quietly(make, num_hidden_layers=len(words), layer_types=[*words[:-1], other])
+        if kept is not None and kept.layer_types[-1] == rule["last"]:
+            found["forced"] = rule["last"]
+    longer = quietly(make, num_hidden_layers=len(words), layer_types=[*words, words[-1]], num_nextn_predict_layers=1)
+    if longer is not None and getattr(longer, "layer_types", None) == words:
+        found["cuts"] = True
+    return found
 
 
 def drawn() -> dict[str, Any]:
@@ -168,7 +190,7 @@ def drawn() -> dict[str, Any]:
     from transformers.models.auto import modeling_auto as auto
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-    transformers.logging.set_verbosity_error()
+    transformers.logging.set_verbosity(logging.CRITICAL)
     read = fields_read()
     speaks = set(auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES) | set(auto.MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES)
     table: dict[str, Any] = {}
@@ -185,41 +207,87 @@ def drawn() -> dict[str, Any]:
         if name in PLAIN:
             plain |= {field for field in default if not SHAPES_A_CACHE.search(field)}
         text = made.get_text_config(decoder=True)
+        text = made.vlm_config.text_config if text is made and hasattr(made, "vlm_config") else text
         if text is not made and text.model_type != name:
-            inner = f"{name}_thinker" if "thinker_config" in default else text.model_type
-            table[name] = {"nested": inner, **MORE.get(name, {})}
+            table[name] = {"nested": text.model_type, **of_nested(make, made, text, read), **MORE.get(name, {})}
             waiting.append((text.model_type, type(text)))
-            if inner != text.model_type:
-                waiting.append((inner, CONFIG_MAPPING[inner]))
+            if "thinker_config" in default:
+                waiting.append((f"{name}_thinker", CONFIG_MAPPING[f"{name}_thinker"]))
             continue
-        moving = derived(make, default)
-        kept = sorted(field for field in read if plain_value(default.get(field)) and field not in moving)
-        entry: dict[str, Any] = {"defaults": {field: default[field] for field in kept}}
-        entry["knows"] = sorted(name for name in default if SOUNDS.search(name))
-        entry["heeds"] = sorted((read | LISTS) & heeded(make, default) - IGNORED.get(name, set()))
-        aliases = {
-            name: other
-            for name, other in getattr(make, "attribute_map", {}).items()
-            if name in read and other in read and name not in default
-        }
-        if aliases:
-            entry["aliases"] = aliases
-        rule = layer_rule(make, default)
-        if rule:
-            entry["layers"] = rule
-        switched = "use_sliding_window" in default or "max_window_layers" in default
-        if switched and windows_by_a_rule_of_its_own(make):
-            entry["windows"] = "refuse"
+        table[name] = entry_of(name, make, made, read)
         if (default.get("is_encoder_decoder") and name in speaks) or name in ENCODER_DECODER_TOO:
-            entry["encoder_decoder"] = True
-        more = dict(MORE.get(name, {}))
-        entry["defaults"] |= more.pop("defaults_too", {})
-        table[name] = {**entry, **more}
+            table[name]["encoder_decoder"] = True
     for name in CROSSING:
         table.setdefault(name, {})["crosses"] = True
     table |= {name: {"refuse": why} for name, why in REFUSED.items()}
     table["_plain"] = {"fields": sorted(plain)}
     return table
+
+
+def entry_of(name: str, make: Any, made: Any, read: set[str]) -> dict[str, Any]:
+    """What the table says of one class that holds a decoder's fields itself."""
+    default = made.to_dict()
+    moving = derived(make, default) | {"indexer_types"}
+    kept = sorted(field for field in read if plain_value(default.get(field)) and field not in moving)
+    more = dict(MORE.get(name, {}))
+    entry: dict[str, Any] = {
+        "defaults": {**{field: default[field] for field in kept}, **more.pop("defaults_too", {})},
+        "knows": sorted(name for name in default if SOUNDS.search(name)),
+        "heeds": sorted((read | LISTS) & heeded(make, default) - IGNORED.get(name, set())),
+        "aliases": {
+            alias: other
+            for alias, other in getattr(make, "attribute_map", {}).items()
+            if alias in read and other in read and alias not in default
+        },
+        **of_layers(make, made, default),
+        **more,
+    }
+    return {name: value for name, value in entry.items() if value or name in ("defaults", "knows", "heeds")}
+
+
+def of_layers(make: Any, made: Any, default: dict[str, Any]) -> dict[str, Any]:
+    """How a class lays out its layers, their windows and their indexers."""
+    rule = layer_rule(make, default)
+    found: dict[str, Any] = {"layers": {**rule, **of_given_lists(make, rule)}}
+    owners = {depth: words for depth in DEPTHS if (words := layer_list(make, depth, ("indexer_types",)))}
+    if owners:
+        found["indexers"] = _rule_of(owners)
+    if any(isinstance(getattr(made, name, None), list) for name in LAYER_LISTS):
+        found["lists"] = True
+        short = quietly(make, num_hidden_layers=3)
+        if short is not None and short.num_hidden_layers == made.num_hidden_layers != 3:
+            found |= {"depth_by_list": True, "layers": {"list": made.layer_types}}
+    if "use_sliding_window" in default or "max_window_layers" in default:
+        found["windows"] = window_rule(make)
+    return found
+
+
+def of_nested(make: Any, made: Any, text: Any, read: set[str]) -> dict[str, Any]:
+    """What a multimodal class makes of a config that leaves out its text decoder's, or part of it.
+
+    `unsaid`: fields of the decoder where its config is left out whole; `partly`: fields that a partial one leaves
+    out, where the class puts in others than the decoder's own class; `flat`: whether it takes them from the outside.
+    """
+    names = read | set(LAYER_LISTS)
+    plain = quietly(type(text))
+    key = next((name for name in reader.NESTED if getattr(made, name, None) is text), None)
+    found: dict[str, Any] = {}
+    if plain is not None:
+        own = plain.to_dict()
+        moving = derived(type(text), own)
+        whole = {n: v for n, v in text.to_dict().items() if n in names and (v != own.get(n) or n in moving)}
+        found["unsaid"] = {n: v for n, v in whole.items() if plain_value(v) or own.get(n) is not None}
+        found["partly"] = {}
+        for given in ({"vocab_size": 320}, {"hidden_size": 512, "num_attention_heads": 8}) if key else ():
+            partial, alone = quietly(make, **{key: given}), quietly(type(text), **given)
+            if partial is not None and alone is not None:
+                theirs, own = getattr(partial, key).to_dict(), alone.to_dict()
+                found["partly"] |= {n: v for n, v in theirs.items() if n in names and v != own.get(n)}
+    flat = quietly(make, num_hidden_layers=5, num_attention_heads=8, hidden_size=512)
+    sizes = ("num_hidden_layers", "num_attention_heads", "hidden_size")
+    if flat is not None:
+        found["flat"] = [getattr(flat.get_text_config(decoder=True), name, None) for name in sizes] == [5, 8, 512]
+    return {name: value for name, value in found.items() if value}
 
 
 SOUNDS = reader.SOUNDS_OF_A_CACHE
@@ -235,6 +303,7 @@ def derived(make: Any, default: dict[str, Any]) -> set[str]:
         {n: v * 2 for n, v in sizes.items() if n not in heads.LAYERS},
         {n: v * 2 for n, v in sizes.items() if n in heads.HEADS},
         *({name: sizes[name] * 2} for name in heads.LAYERS if name in sizes),
+        *({name: default[name] * 2} for name in heads.HEAD_DIM if isinstance(default.get(name), int)),
     ):
         made = quietly(make, **factor)
         if made is not None:

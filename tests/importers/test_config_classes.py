@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import io
+import logging
 from typing import Any
 
 import pytest
 
 from kvplan.errors import NotCountableError
-from kvplan.importers.config import known_classes
+from kvplan.importers.config import known_classes, read_config
 from kvplan.importers.config.fields import Fields
 from kvplan.importers.config.layers import WORDS, layer_words
 
@@ -68,3 +69,39 @@ def test_classes_lay_out_their_layers_as_the_table_says() -> None:
                     assert layer_words(fields, depth, rule) == own, (name, depth, switch)
                     compared += 1
     assert compared > 700
+
+
+def kept(config: dict[str, Any]) -> list[tuple[object, ...]] | None:
+    """What each layer keeps, in layer order; None where the config is refused."""
+    try:
+        spec = read_config(config, "config.json").spec
+    except NotCountableError:
+        return None
+    return [
+        tuple((t.role, t.row, t.growth, t.shards, t.dtype) for t in layer.tensors())
+        for count, layer in spec.runs
+        for _ in range(count)
+    ]
+
+
+def test_a_config_that_says_nothing_but_its_type_is_what_its_class_makes_of_it() -> None:
+    """A multimodal class puts other sizes into its decoder than the decoder's own class would."""
+    transformers = pytest.importorskip("transformers")
+    transformers.logging.set_verbosity(logging.CRITICAL)
+    from recorder.configs import all_fields, architectures
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    compared = 0
+    for model_type in architectures():
+        config = made(CONFIG_MAPPING[model_type])
+        if config is not None:
+            alone = kept({"model_type": model_type})
+            assert alone == kept(all_fields(config)), model_type
+            compared += alone is not None
+    assert compared > 280
+
+
+@pytest.mark.parametrize("field", ["num_hidden_layers", "num_attention_heads", "head_dim"])
+def test_flat_sizes_that_a_multimodal_class_does_not_heed_are_refused(field: str) -> None:
+    with pytest.raises(NotCountableError, match=f"{field}: found '5', which its class does not take"):
+        read_config({"model_type": "llava", field: 5}, "config.json")

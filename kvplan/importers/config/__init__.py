@@ -17,10 +17,10 @@ from kvplan.errors import InputError, NotCountableError, printable, quoted
 from kvplan.importers import Imported
 from kvplan.importers.config.decoder import decoder_spec, encoder_decoder_spec, with_crossing
 from kvplan.importers.config.fields import Fields
-from kvplan.importers.config.heads import WIDTH
+from kvplan.importers.config.heads import HEAD_DIM, HEADS, KV_HEADS, LAYERS, WIDTH
 from kvplan.spec import parse_spec
 
-NESTED = ("text_config", "llm_config", "language_config", "thinker_config", "decoder_config", "decoder")
+NESTED = ("text_config", "llm_config", "language_config", "thinker_config", "decoder_config", "decoder", "vlm_config")
 ENCODERS = (
     "ForMaskedLM",
     "ForSequenceClassification",
@@ -45,6 +45,7 @@ ALWAYS_HEEDED = frozenset(
         "use_cla",
     }
 )
+STRAYS = ("sliding_window", "attention_chunk_size", "layer_types")
 SOUNDS_OF_A_CACHE = re.compile(r"kv|cache|window|shar|cla$|cla_|compress|latent|recur|state|chunk|loop|memory")
 DTYPES = {
     "float32": "fp32",
@@ -86,6 +87,9 @@ def read_config(values: Any, source: str, name: str = "imported") -> Imported:
         known = {}
         notes.append(f"model_type {model_type} is not known: read by its field names alone")
     heeded = frozenset(known["heeds"]) | ALWAYS_HEEDED if "heeds" in known else None
+    decoys = _decoys(Fields(text, known.get("defaults", {}), source, heeded), known)
+    notes += [f"{field}: left out, since the class of {model_type} does not heed it" for field in decoys]
+    text = {field: value for field, value in text.items() if field not in decoys}
     fields = Fields(text, known.get("defaults", {}), source, heeded)
     spec: dict[str, Any] = {"name": name, **_facts(values, fields, notes)}
     for needed in (*known.get("requires", ()), *classes.get(str(values.get("model_type")), {}).get("requires", ())):
@@ -132,6 +136,30 @@ def _only_plain(text: dict[str, Any], model_type: str, source: str, classes: dic
         )
 
 
+def _decoys(fields: Fields, known: dict[str, Any]) -> list[str]:
+    """The fields of windows and layer lists that change nothing, since neither the class nor the library heeds them.
+
+    The library's cache goes by a list of layers where the config or its class has one, else by a window, else by
+    a chunk; so what stands behind another of them does nothing.
+    """
+    given = {name: fields.values[name] for name in STRAYS if fields.values.get(name) is not None}
+    strays = given.keys() - set(known.get("heeds", STRAYS))
+    if not strays or known.get("encoder_decoder"):
+        return []
+    laid = known.get("layers", {})
+    words = {*laid.get("first", ()), *laid.get("period", ()), *laid.get("list", ()), laid.get("last")} - {None}
+    decoys: set[str] = set()
+    if known.get("lists") or words == {"linear_attention"}:
+        decoys |= {"sliding_window", "attention_chunk_size"}
+    if "sliding_window" in given.keys() - strays:
+        decoys |= {"attention_chunk_size"}
+    listed = given.get("layer_types")
+    full = isinstance(listed, list) and set(map(str, listed)) == {"full_attention"}
+    if full and fields.find("sliding_window") is None and not words and len(listed or []) == fields.number(*LAYERS):
+        decoys |= {"layer_types", "attention_chunk_size"}
+    return sorted(decoys & strays)
+
+
 def _check_strays(fields: Fields, text: dict[str, Any], known: dict[str, Any]) -> None:
     """Refuse what lays out windows or layers where the class itself never asks for it.
 
@@ -139,7 +167,7 @@ def _check_strays(fields: Fields, text: dict[str, Any], known: dict[str, Any]) -
     """
     if "heeds" not in known:
         return
-    for name in ("sliding_window", "attention_chunk_size", "layer_types", "per_layer_config", "attn_type_list"):
+    for name in (*STRAYS, "per_layer_config"):
         if text.get(name) is not None and name not in known["heeds"]:
             raise fields.refuse(name, text[name], "which its class does not ask for")
     for name, other in known.get("aliases", {}).items():
@@ -175,21 +203,41 @@ def known_classes() -> dict[str, Any]:
 def _text_config(values: dict[str, Any], source: str, classes: dict[str, Any]) -> tuple[dict[str, Any], str]:
     """The config of the text decoder, however deeply a multimodal one nests it, and its model type."""
     model_type = values.get("model_type")
+    if model_type == "mistral" and "layer_types" in values:
+        model_type = "ministral"  # what the library makes of it
     for _ in range(4):
+        outer = classes.get(str(model_type), {})
+        inner = outer.get("nested")
         key = next((key for key in NESTED if isinstance(values.get(key), dict)), None)
-        inner = classes.get(str(model_type), {}).get("nested")
-        if key is None:
-            model_type = inner or model_type  # older releases lay the decoder's fields out flat
+        if key is not None:
+            nested = values[key]
+            model_type = nested.get("model_type", inner or model_type)
+            values = {**outer.get("partly", {}), **nested}
+        elif inner is not None:
+            model_type = inner
+            values = _unsaid(values, outer, source)
+        else:
             break
-        nested = values[key]
-        model_type = nested.get("model_type", inner or model_type)
-        values = nested
     if not isinstance(model_type, str):
         raise InputError(
             f"{source}: model_type: found {quoted(model_type)}, allowed the name of an architecture",
             "give a transformers config.json",
         )
     return values, model_type
+
+
+def _unsaid(values: dict[str, Any], outer: dict[str, Any], source: str) -> dict[str, Any]:
+    """The decoder's fields where its config is left out: what the class assumes, under those older releases lay out flat.
+
+    Raises: NotCountableError for flat sizes that the class does not take for the decoder's.
+    """
+    sizes = [name for name in (*LAYERS, *HEADS, *KV_HEADS, *WIDTH, *HEAD_DIM) if values.get(name) is not None]
+    if sizes and not outer.get("flat"):
+        raise NotCountableError(
+            f"{source}: {sizes[0]}: found {quoted(values[sizes[0]])}, which its class does not take for its text decoder's",
+            "give the decoder's fields under text_config",
+        )
+    return {**outer.get("unsaid", {}), **values}
 
 
 def _facts(outer: dict[str, Any], fields: Fields, notes: list[str]) -> dict[str, Any]:

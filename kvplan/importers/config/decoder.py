@@ -19,7 +19,8 @@ from kvplan.importers.config.heads import (
     query_heads,
     sized_kind,
 )
-from kvplan.importers.config.layers import RATES, layer_words
+from kvplan.importers.config.layers import by_rule, compress_rate, layer_words
+from kvplan.importers.config.passes import depth_of_cycles, words_of_loops
 from kvplan.importers.config.states import state_kind
 
 
@@ -30,16 +31,13 @@ def decoder_spec(fields: Fields, known: dict[str, Any]) -> dict[str, Any]:
         return _blocks(fields, blocks)
     _check_spellings(fields, LAYERS)
     _check_spellings(fields, HEADS)
-    count = fields.number(*LAYERS)
-    if count is None and isinstance(fields.values.get("layers_block_type"), list):
-        count = len(fields.values["layers_block_type"])
-    if count is None and isinstance(fields.values.get("hybrid_override_pattern"), str):
-        count = len(fields.values["hybrid_override_pattern"])
-    if not count:
-        count = fields.need(*LAYERS)
-    words = layer_words(fields, count, {**known.get("layers", {}), "windows": known.get("windows")})
-    words = _indexers(fields, words)
-    overrides = _overrides(fields, count)
+    rule = {**known.get("layers", {}), "windows": known.get("windows")}
+    count = _depth(fields, rule if known.get("depth_by_list") else {}) or fields.need(*LAYERS)
+    words = layer_words(fields, count, rule)
+    words = _indexers(fields, words, known.get("indexers"))
+    _check_attention_types(fields, words)
+    words = words_of_loops(fields, words)
+    overrides = _overrides(fields, len(words))
     for index, override in overrides.items():
         if override.get("sliding_window") and words[index] == "full":
             words[index] = "sliding"
@@ -56,8 +54,29 @@ def decoder_spec(fields: Fields, known: dict[str, Any]) -> dict[str, Any]:
             kinds[key] = _kinds(_with(fields, overrides.get(index, {})), word, known)
         pattern.append(key)
     if len(kinds) == 1:
-        return {"layers": count, "attention": next(iter(kinds.values()))}
-    return {"layers": count, "pattern": pattern, "attention": kinds}
+        return {"layers": len(words), "attention": next(iter(kinds.values()))}
+    return {"layers": len(words), "pattern": pattern, "attention": kinds}
+
+
+def _check_attention_types(fields: Fields, words: list[str]) -> None:
+    """Refuse MiniMax's list of layers that attend (1) or recur (0) where its class lays them out otherwise."""
+    if fields.values.get("attn_type_list") is None:
+        return
+    attends = fields.numbers("attn_type_list")
+    if attends != [int(word not in ("recurrent", "none")) for word in words]:
+        raise fields.refuse("attn_type_list", attends, "but its class lays out its layers otherwise")
+
+
+def _depth(fields: Fields, ruling: dict[str, Any]) -> int | None:
+    """How many layers there are: stated, or as many as the list or letters of layers have.
+
+    ruling: the layer rule of a class that goes by the list alone, whatever depth is stated beside it.
+    """
+    listed = [fields.values.get(name) for name in ("layers_block_type", "layer_types", "hybrid_override_pattern")]
+    lengths = [len(value) for value in (*listed, ruling.get("list")) if isinstance(value, list | str) and value]
+    if ruling and lengths:
+        return lengths[0]
+    return depth_of_cycles(fields, fields.number(*LAYERS)) or next(iter(lengths), None)
 
 
 def _check_spellings(fields: Fields, names: tuple[str, ...]) -> None:
@@ -110,10 +129,13 @@ PER_LAYER_READ = frozenset(
 PER_LAYER = PER_LAYER_READ | {"q_lora_rank", "qk_nope_head_dim", "intermediate_size"}
 
 
-def _indexers(fields: Fields, words: list[str]) -> list[str]:
-    """Sparse-attention layers that own an indexer, and those that borrow another's choice."""
-    owners = fields.words("indexer_types") if "indexed" in words else None
-    if owners is None:
+def _indexers(fields: Fields, words: list[str], rule: dict[str, Any] | None) -> list[str]:
+    """Sparse-attention layers that own an indexer, and those that borrow another's choice.
+
+    rule: how the class shares indexers where the config does not say it.
+    """
+    owners = (_indexer_owners(fields, len(words), rule) or []) if "indexed" in words else []
+    if not owners:
         return words
     unknown = set(owners) - {"full", "shared"}
     if unknown or len(owners) != len(words):
@@ -121,6 +143,27 @@ def _indexers(fields: Fields, words: list[str]) -> list[str]:
     return [
         "plain" if word == "indexed" and owner == "shared" else word for word, owner in zip(words, owners, strict=True)
     ]
+
+
+def _indexer_owners(fields: Fields, count: int, rule: dict[str, Any] | None) -> list[str] | None:
+    """`full` for each layer with an indexer of its own, else `shared`: a list, letters, a period, or the class's rule."""
+    owners = fields.words("indexer_types")
+    if owners is not None:
+        return owners
+    pattern = fields.find("index_topk_pattern")
+    if isinstance(pattern, str):
+        strange = set(pattern) - {"F", "S"}
+        if strange:
+            raise fields.refuse("index_topk_pattern", min(strange))
+        return ["full" if letter == "F" else "shared" for letter in pattern]
+    if pattern is not None:
+        return fields.words("index_topk_pattern")
+    every = fields.number("index_topk_freq")
+    if every is not None:
+        skipped = fields.number("index_skip_topk_offset")
+        begin = 2 if skipped is None else skipped
+        return ["shared" if max(i - begin + 1, 0) % max(every, 1) else "full" for i in range(count)]
+    return by_rule(rule, count) if rule else None
 
 
 def _kinds(fields: Fields, word: str, known: dict[str, Any]) -> Any:
@@ -156,7 +199,10 @@ def _kinds(fields: Fields, word: str, known: dict[str, Any]) -> Any:
 
 
 def _window(fields: Fields) -> int:
-    """Tokens a sliding layer looks at; ModernBERT's `local_attention` spans both sides of a token."""
+    """Tokens a sliding layer looks at; ModernBERT's `local_attention` spans both sides of a token, MiMo's size leaves it out."""
+    beside = int(fields.defaults.get("_window_size_leaves_out", 0))
+    if beside and fields.number("sliding_window_size"):
+        return fields.need("sliding_window_size") + beside
     if fields.values.get("local_attention") and not fields.values.get("sliding_window"):
         return fields.need("local_attention") // 2
     return fields.need("sliding_window", "sliding_window_size", "attention_window_size")
@@ -196,15 +242,23 @@ def _compressed(fields: Fields, word: str) -> Any:
     entry = {
         "type": "compressed",
         "entry_dim": head_dim(fields, heads),
-        "rope_dim": fields.need("qk_rope_head_dim"),
+        "rope_dim": _turned(fields, head_dim(fields, heads)),
         "window": fields.need("sliding_window"),
         "heads": heads,
     }
     if word == "entries":
         return entry
-    ratio = fields.inner("compress_rates").need(RATES[word])
+    ratio = compress_rate(fields, word)
     entry["ratio"] = ratio
     return [entry, {**index_kind(fields), "ratio": ratio}] if word == "csa" else entry
+
+
+def _turned(fields: Fields, width: int) -> int:
+    """How many of an entry's numbers turn with the position: stated, or a share of its width."""
+    share = fields.find("partial_rotary_factor")
+    if fields.number("qk_rope_head_dim") is None and isinstance(share, float) and 0 <= share <= 1:
+        return int(width * share)
+    return fields.need("qk_rope_head_dim")
 
 
 def _blocks(fields: Fields, blocks: list[Any]) -> dict[str, Any]:
@@ -235,6 +289,7 @@ def _blocks(fields: Fields, blocks: list[Any]) -> dict[str, Any]:
 
 
 DECODER_LAYERS = ("decoder_layers", "num_decoder_layers", "decoder_num_hidden_layers")
+DECODER_KV_HEADS = ("decoder_num_key_value_heads", "num_key_value_heads")
 DECODER_HEADS = ("decoder_attention_heads", "num_decoder_attention_heads", "decoder_num_attention_heads")
 
 
@@ -243,14 +298,29 @@ def encoder_decoder_spec(fields: Fields, known: dict[str, Any]) -> dict[str, Any
     heeds = set(known.get("heeds", ()))
     layers = fields.need(*(LAYERS if fields.number(*DECODER_LAYERS) is None else DECODER_LAYERS))
     heads = fields.need(*(DECODER_HEADS if heeds & set(DECODER_HEADS) else HEADS))
-    own_kv = fields.number("decoder_num_key_value_heads")
-    kv = heads if own_kv is None else fields.need("decoder_num_key_value_heads")
+    kv = fields.number(*DECODER_KV_HEADS)
+    kv = heads if kv is None else fields.need(*DECODER_KV_HEADS)
+    if known.get("heads_of_encoder"):
+        _check_same_heads(fields, heads, kv)
     width = fields.number("head_dim", "d_kv") or fields.need("d_model", "hidden_size") // heads
     own = sized_kind(heads, kv, width)
-    cross = {"type": "cross", "heads": heads, "kv_heads": kv, "head_dim": width}
+    cross = {
+        "type": "cross",
+        "heads": fields.number("cross_num_attention_heads") or heads,
+        "kv_heads": fields.number("cross_num_key_value_heads") or kv,
+        "head_dim": fields.number("cross_head_dim") or width,
+    }
     spec: dict[str, Any] = {"layers": layers, "attention": [own, cross]}
     frames = fields.number("max_source_positions") if known.get("frames") else None
     return {**spec, "encoder_tokens": frames} if frames else spec
+
+
+def _check_same_heads(fields: Fields, heads: int, kv: int) -> None:
+    """Refuse a decoder whose heads are not its encoder's, where the library builds both with the encoder's."""
+    theirs = fields.need("encoder_num_attention_heads")
+    theirs_kv = fields.number("encoder_num_key_value_heads")
+    if theirs != heads or (theirs if theirs_kv is None else theirs_kv) != kv:
+        raise fields.refuse("decoder_num_attention_heads", heads, "and the library builds it with its encoder's heads")
 
 
 def with_crossing(attention: Any) -> Any:

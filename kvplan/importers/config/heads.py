@@ -54,11 +54,11 @@ def kv_heads(fields: Fields, heads: int) -> int:
 
 
 def head_dim(fields: Fields, heads: int) -> int:
-    """Width of a key head: given, or the model's width over its query heads."""
+    """Width of a key head: given, or the model's width over its query heads; Zamba's attention is twice as wide."""
     given = fields.number(*HEAD_DIM)
     if given:
         return given
-    width = fields.need(*WIDTH)
+    width = fields.need(*WIDTH) * int(fields.defaults.get("_attention_widens", 1))
     if width % heads:
         raise fields.refuse(WIDTH[0], width, f"which {heads} heads do not divide, and no head_dim is given")
     return width // heads

@@ -32,7 +32,10 @@ WORDS = {
     "compressed_sparse_attention": "csa",
     "heavily_compressed_attention": "hca",
 }
-RATES = {"csa": "compressed_sparse_attention", "hca": "heavily_compressed_attention"}
+RATES = {
+    "csa": ("compressed_sparse_attention", "compress_rate_csa"),
+    "hca": ("heavily_compressed_attention", "compress_rate_hca"),
+}
 LETTERS = {"M": "recurrent", "*": "full", "-": "none", "E": "none"}
 
 
@@ -40,8 +43,11 @@ def layer_words(fields: Fields, count: int, rule: dict[str, Any]) -> list[str]:
     """One word per layer.
 
     count: layers of the model. rule: what the class does where the config gives no list: `period`, the
-    words that repeat from the first layer (or, `from_end`, up to the last), `last`, the word it forces on
-    the last layer, `list`, the only list known, and `windows`, when its switch has a rule of its own.
+    words that repeat from the first layer (or, `from_end`, up to the last), `first`, those of the first layers
+    in their place, `last`, the word it gives the last layer, `forced`, that it does so in a given list too,
+    `cuts`, that it cuts a given list at its depth, `somewhere`, the word it gives the last layer when no layer
+    has it, `list`, the only list known, `dense_first`, when its dense layers have a period of their own, and
+    `windows`, which layers its switch makes slide when those are not the ones from `max_window_layers` on.
 
     Raises: NotCountableError for a word or pattern that is not understood.
     """
@@ -68,7 +74,8 @@ def layer_words(fields: Fields, count: int, rule: dict[str, Any]) -> list[str]:
 def _listed(fields: Fields, count: int, rule: dict[str, Any]) -> list[str] | None:
     """A list or string in the config itself, one entry per layer."""
     letters = fields.values.get("hybrid_override_pattern")
-    if isinstance(letters, str) and letters:
+    listed = any(isinstance(fields.values.get(name), list) for name in ("layer_types", "layers_block_type"))
+    if isinstance(letters, str) and letters and not listed:
         fields.read["hybrid_override_pattern"] = letters
         unknown = set(letters) - set(LETTERS)
         if unknown:
@@ -80,10 +87,10 @@ def _listed(fields: Fields, count: int, rule: dict[str, Any]) -> list[str] | Non
             known = [_word(fields, name, word) for word in words]
             if rule.get("period") == ["indexed_attention"] and "full" in known:
                 raise fields.refuse(name, "full_attention", "but its class indexes every layer")
-            if known and rule.get("last") and known[-1] != WORDS[rule["last"]]:
-                raise fields.refuse(name, words[-1], f"but its class makes the last layer {rule['last']}")
+            if known and rule.get("forced") and known[-1] != WORDS[rule["forced"]]:
+                raise fields.refuse(name, words[-1], f"but its class makes the last layer {rule['forced']}")
             if name != "block_types":
-                return known
+                return known[:count] if rule.get("cuts") else known
             bounded = ["sliding" if word == "full" else word for word in known]  # Griffin's attention is local
             return [bounded[i % len(bounded)] for i in range(count)] if bounded else None
     ratios = fields.numbers("compress_ratios") if fields.values.get("compress_ratios") is not None else None
@@ -92,12 +99,18 @@ def _listed(fields: Fields, count: int, rule: dict[str, Any]) -> list[str] | Non
 
 def _by_ratio(fields: Fields, ratios: list[int], count: int) -> list[str]:
     """DeepSeek-V4's ratios, those of its draft layers behind them: 0 keeps a window of entries alone."""
-    rates = fields.inner("compress_rates")
-    known = {0: "entries", **{rates.need(name): word for word, name in RATES.items()}}
+    known = {0: "entries", **{compress_rate(fields, word): word for word in RATES}}
     strange = [ratio for ratio in ratios[:count] if ratio not in known]
     if strange or len(ratios) < count:
         raise fields.refuse("compress_ratios", strange[0] if strange else f"{len(ratios)} entries")
     return [known[ratio] for ratio in ratios[:count]]
+
+
+def compress_rate(fields: Fields, word: str) -> int:
+    """Tokens behind one compressed entry of such a layer; an older release's own field for it counts first."""
+    name, older = RATES[word]
+    rate = fields.number(older)
+    return fields.inner("compress_rates").need(name) if rate is None else rate
 
 
 def _word(fields: Fields, name: str, word: str) -> str:
@@ -128,9 +141,11 @@ def _by_position(fields: Fields, count: int, rule: dict[str, Any]) -> list[str] 
         if isinstance(fields.values.get(name), list):
             full = set(fields.numbers(name) or [])
             return ["full" if i in full else other for i in range(count)]
-    if "attn_layer_period" in fields.values and fields.find("n_mamba_heads") is None:
+    if "attn_layer_period" in fields.values or "attn_layer_offset" in fields.values:
         period, offset = fields.need("attn_layer_period"), fields.number("attn_layer_offset") or 0
-        return ["full" if i % period == offset else "recurrent" for i in range(count)]
+        first = [_word(fields, "layer_types", word) for word in rule.get("first", [])]  # Zamba's lie before the period
+        attends = "full" if fields.find("n_mamba_heads") is None else "both"
+        return [*first, *(attends if i % period == offset else "recurrent" for i in range(count - len(first)))][:count]
     chunked = _by_positions_given(fields, count) if "chunked_attention" in (rule.get("period") or ()) else None
     if chunked is not None:
         return chunked
@@ -163,7 +178,9 @@ def _by_window(fields: Fields, count: int, rule: dict[str, Any]) -> list[str] | 
             return ["sliding" if pattern[i % len(pattern)] == "L" else "full" for i in range(count)]
         if isinstance(pattern, int) and not isinstance(pattern, bool) and pattern > 0 and rule.get("period"):
             fields.read[name] = pattern
-            return ["sliding" if (i + 1) % pattern else "full" for i in range(count)]
+            return _sliding_by_period(fields, count, pattern, rule)
+    if rule.get("dense_first"):
+        return _sliding_by_period(fields, count, len(rule["period"]), rule)
     switchless = fields.heeded is not None and "use_sliding_window" not in fields.heeded
     if switchless and fields.find("max_window_layers") is not None and fields.find("sliding_window") is not None:
         first = fields.need("max_window_layers")
@@ -171,13 +188,37 @@ def _by_window(fields: Fields, count: int, rule: dict[str, Any]) -> list[str] | 
     if fields.find("use_sliding_window") is not None:
         if not fields.flag("use_sliding_window") or fields.find("sliding_window") is None:
             return ["full"] * count
-        if rule.get("windows") == "refuse":
+        if rule.get("windows") == "without_rope":
+            return _sliding_without_rope(fields, count)
+        if rule.get("windows") == "every_other_below":
+            first = fields.number("max_window_layers") or 0
+            return ["full" if i % 2 or i >= first else "sliding" for i in range(count)]
+        if rule.get("windows"):
             raise fields.refuse(
                 "use_sliding_window", True, "and the class has a rule of its own for which layers slide"
             )
         first = fields.number("max_window_layers") or 0
         return ["sliding" if i >= first else "full" for i in range(count)]
     return None
+
+
+def _sliding_without_rope(fields: Fields, count: int) -> list[str]:
+    """SmolLM 3: the layers without RoPE slide, which a list names by 0 or a period places last."""
+    turned = fields.numbers("no_rope_layers")
+    if turned is None:
+        every = fields.need("no_rope_layer_interval")
+        turned = [(i + 1) % every for i in range(count)]
+    if len(turned) < count:
+        raise fields.refuse("no_rope_layers", f"{len(turned)} entries")
+    return ["full" if turn else "sliding" for turn in turned[:count]]
+
+
+def _sliding_by_period(fields: Fields, count: int, period: int, rule: dict[str, Any]) -> list[str]:
+    """A full layer at the end of every period; Cohere's dense layers come first and have a period of their own."""
+    dense = min(fields.number("first_k_dense_replace") or 0, count) if rule.get("dense_first") else 0
+    own = fields.need("prefix_dense_sliding_window_pattern") if dense else 1
+    first = ["sliding" if (i + 1) % own else "full" for i in range(dense)]
+    return [*first, *("sliding" if (i + 1) % period else "full" for i in range(count - dense))]
 
 
 def _by_class(fields: Fields, count: int, rule: dict[str, Any]) -> list[str]:
@@ -189,18 +230,23 @@ def _by_class(fields: Fields, count: int, rule: dict[str, Any]) -> list[str]:
                 "layer_types", "nothing", f"and its class has a rule for {len(listed)} layers only, not {count}"
             )
         return [_word(fields, "layer_types", word) for word in listed]
-    period = rule.get("period")
-    if period:
-        start = -count if rule.get("from_end") else 0
-        words = [_word(fields, "layer_types", period[(start + i) % len(period)]) for i in range(count)]
-        if rule.get("last"):
-            words[-1] = _word(fields, "layer_types", rule["last"])
-        return words
+    if rule.get("period"):
+        return [_word(fields, "layer_types", word) for word in by_rule(rule, count)]
     if fields.find("sliding_window") is not None:
         return ["sliding"] * count
     if fields.find("attention_chunk_size") is not None:
         return ["chunked"] * count
     return ["full"] * count
+
+
+def by_rule(rule: dict[str, Any], count: int) -> list[str]:
+    """What a class's own rule says of `count` layers, in the class's words."""
+    period, first = rule["period"], rule.get("first", [])
+    start = -count if rule.get("from_end") else 0
+    words = [*first, *(period[(start + i) % len(period)] for i in range(len(first), count))][:count]
+    if rule.get("last") or rule.get("somewhere", words[0]) not in words:
+        words[-1] = rule.get("last") or rule["somewhere"]
+    return words
 
 
 def _without_unused_windows(fields: Fields, words: list[str]) -> list[str]:

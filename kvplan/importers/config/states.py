@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kvplan.importers.config.fields import Fields
-from kvplan.importers.config.heads import WIDTH, head_dim, query_heads
+from kvplan.importers.config.heads import HEADS, WIDTH, head_dim, query_heads
 
 Kind = dict[str, Any]
 DTYPES = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
@@ -33,7 +33,7 @@ def _dtype(fields: Fields, name: str) -> Kind:
 
 
 def gated_deltanet(fields: Fields) -> Kind:
-    """Qwen3-Next, Qwen3.5, OLMo hybrid."""
+    """Qwen3-Next, Qwen3.5."""
     return {
         "type": "gated_deltanet",
         "k_heads": fields.need("linear_num_key_heads"),
@@ -42,6 +42,20 @@ def gated_deltanet(fields: Fields) -> Kind:
         "v_head_dim": fields.need("linear_value_head_dim"),
         "conv_kernel": fields.need("linear_conv_kernel_dim"),
         **_dtype(fields, "mamba_ssm_dtype"),
+    }
+
+
+def gated_deltanet_of_heads(fields: Fields) -> Kind:
+    """OLMo hybrid: what is not given follows from the heads and the width of attention."""
+    k_heads = fields.number("linear_num_key_heads") or query_heads(fields)
+    k_width = fields.number("linear_key_head_dim") or 3 * fields.need(*WIDTH) // (4 * k_heads)
+    return {
+        "type": "gated_deltanet",
+        "k_heads": k_heads,
+        "v_heads": fields.number("linear_num_value_heads") or query_heads(fields),
+        "k_head_dim": k_width,
+        "v_head_dim": fields.number("linear_value_head_dim") or 2 * k_width,
+        "conv_kernel": fields.need("linear_conv_kernel_dim"),
     }
 
 
@@ -55,6 +69,16 @@ def kda(fields: Fields) -> Kind:
     }
 
 
+def kda_of_heads(fields: Fields) -> Kind:
+    """Bailing hybrid: linear layers have the heads of the others where they are not told their own."""
+    return {
+        "type": "kda",
+        "heads": fields.need("linear_num_heads", *HEADS),
+        "head_dim": fields.need("linear_head_dim", "head_dim"),
+        "conv_kernel": fields.need("linear_conv_kernel_dim", "short_conv_kernel_size"),
+    }
+
+
 def kda_nested(fields: Fields) -> Kind:
     """Kimi Linear as published, under `linear_attn_config`."""
     nested = fields.inner("linear_attn_config")
@@ -62,7 +86,7 @@ def kda_nested(fields: Fields) -> Kind:
         "type": "kda",
         "heads": nested.need("num_heads"),
         "head_dim": nested.need("head_dim"),
-        "conv_kernel": nested.need("short_conv_kernel_size"),
+        "conv_kernel": nested.number("short_conv_kernel_size") or fields.need("linear_conv_kernel_dim"),
     }
 
 
@@ -88,19 +112,21 @@ def mamba2_nemotron(fields: Fields) -> Kind:
         "type": "mamba2",
         "heads": fields.need("mamba_num_heads"),
         "head_dim": fields.need("mamba_head_dim"),
-        "groups": fields.need("n_groups"),
+        "groups": fields.need("mamba_n_groups", "n_groups"),
         "d_state": fields.need("ssm_state_size"),
-        "conv_kernel": fields.need("conv_kernel"),
+        "conv_kernel": fields.need("mamba_d_conv", "conv_kernel"),
         **_dtype(fields, "mamba_ssm_cache_dtype"),
     }
 
 
 def mamba2_zamba(fields: Fields) -> Kind:
-    """Zamba2."""
+    """Zamba2, which divides the inner width by the heads where it is not told theirs."""
+    heads = fields.need("n_mamba_heads")
+    width = fields.number("mamba_headdim") or fields.need("mamba_expand") * fields.need(*WIDTH) // heads
     return {
         "type": "mamba2",
-        "heads": fields.need("n_mamba_heads"),
-        "head_dim": fields.need("mamba_headdim"),
+        "heads": heads,
+        "head_dim": width,
         "groups": fields.need("mamba_ngroups"),
         "d_state": fields.need("mamba_d_state"),
         "conv_kernel": fields.need("mamba_d_conv"),
@@ -167,12 +193,14 @@ def mlstm(fields: Fields) -> Kind:
 
 
 READERS = {
+    "linear_allow_neg_eigval": gated_deltanet_of_heads,
     "linear_num_value_heads": gated_deltanet,
     "linear_attn_config": kda_nested,
     "linear_num_heads": kda,
+    "short_conv_kernel_size": kda_of_heads,
     "mamba_n_heads": mamba2,
     "mamba_num_heads": mamba2_nemotron,
-    "mamba_headdim": mamba2_zamba,
+    "mamba_ngroups": mamba2_zamba,
     "mamba_d_state": mamba1_hybrid,
     "conv_L_cache": short_conv,
     "conv1d_width": rg_lru,
