@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from kvplan.errors import InputError, NotCountableError
 from kvplan.policy import policy_named
 from kvplan.spec import ModelSpec, parse_spec
 from kvplan.workload import Workload
+from kvplan.yaml_text import load_yaml
 
 GIB = 2**30
 LENGTH = 131_072
@@ -284,3 +286,66 @@ def test_what_nobody_counted_is_refused(model: str) -> None:
 
 def test_shares_come_as_fractions() -> None:
     assert engine_named("vllm", ("gpu_memory_utilization=0.9",)).options == {"gpu_memory_utilization": Fraction(9, 10)}
+
+
+UNEVEN = ((10, GQA), (13, {**GQA, "window": 512}))
+OF_CASE: dict[str, tuple[Any, int, dict[str, Any], tuple[str, ...], int]] = {
+    "llama-3.1-8b": ("llama-3.1-8b", LENGTH, {}, (), 60),
+    "llama-3.1-8b short": ("llama-3.1-8b", 8001, {}, (), 60),
+    "llama-3.1-8b tight": ("llama-3.1-8b", 8192, {}, (), 1),
+    "llama-3.1-8b pp": ("llama-3.1-8b", 8192, {"pp": 2}, (), 20),
+    "deepseek-v3": ("deepseek-v3", 163_840, {}, (), 40),
+    "deepseek-v3 dcp": ("deepseek-v3", 163_840, {"tp": 8, "dcp": 8}, (), 40),
+    "gemma-3-27b": ("gemma-3-27b", LENGTH, {}, (), 40),
+    "gpt-oss-20b": ("gpt-oss-20b", LENGTH, {}, (), 40),
+    "llama-4-scout": ("llama-4-scout", 32_768, {"tp": 8}, (), 40),
+    "uneven": (UNEVEN, 32_768, {}, (), 40),
+    "qwen3-next": ("qwen3-next-80b-a3b", 32_768, {}, ("enable_prefix_caching=false",), 40),
+    "qwen3-next align": (
+        "qwen3-next-80b-a3b",
+        32_768,
+        {},
+        ("enable_prefix_caching=true", "mamba_cache_mode=align"),
+        40,
+    ),
+}
+PROFILE_OF = {"0.20.2": "0.23", "0.21.0": "0.23"}
+RELEASES = load_yaml(
+    (Path(__file__).parents[1] / "data" / "vllm_versions.yaml").read_text(encoding="utf-8"), "vllm_versions"
+)
+
+
+@pytest.mark.parametrize("row", RELEASES["executed"], ids=lambda row: f"{row['vllm']}-{row['case']}")
+def test_older_releases_are_counted_as_their_planners_did(row: dict[str, Any]) -> None:
+    model, context, workload, options, gib = OF_CASE[row["case"]]
+    profile = PROFILE_OF.get(row["vllm"], row["vllm"].rpartition(".")[0])
+    spec = model if isinstance(model, str) else spec_of(*model)
+    figures = reserved(spec, context, *options, budget=gib * GIB, engine=f"vllm@{profile}", **workload).figures
+    assert figures["num_gpu_blocks"] == row["blocks"]
+    assert figures["allocated_bytes"] == row["allocated"]
+    assert figures["max_model_len"] == row["length"]
+    if row["length"] == context:
+        assert figures["kv_cache_size_tokens"] == row["tokens"]
+        assert figures["max_concurrency"] == row["concurrency"]
+
+
+def test_older_releases_refuse_what_was_not_compared_with_them() -> None:
+    for model, options, engine, workload in (
+        ("deepseek-v4-flash", (), "vllm@0.29", {}),
+        ("llama-3.1-8b", ("kv_cache_dtype_skip_layers=0",), "vllm@0.27", FP8),
+        ("qwen3-next-80b-a3b", ("enable_prefix_caching=true",), "vllm@0.19", {}),
+        (spec_of(GQA, {**GQA, "head_dim": 96, "window": 64}), (), "vllm@0.27", {}),
+    ):
+        with pytest.raises(NotCountableError):
+            reserved(model, 8192, *options, engine=engine, **workload)
+    with pytest.raises(InputError, match="does not start"):
+        reserved(spec_of(GQA, {**GQA, "head_dim": 96, "window": 64}), 8192, engine="vllm@0.23")
+
+
+def test_states_hold_fewer_blocks_before_prefills_exported_them() -> None:
+    """Nemotron-H-8B at 40 GiB: vLLM 0.33.0's planner with and without its Mamba-2 layers' checkpoint blocks."""
+    newest = reserved("nemotron-h-8b", 32_768, budget=40 * GIB).figures
+    older = reserved("nemotron-h-8b", 32_768, budget=40 * GIB, engine="vllm@0.29").figures
+    assert (newest["num_gpu_blocks"], older["num_gpu_blocks"]) == (2520, 2520)
+    assert older["kv_cache_size_tokens"] == 1_876_712
+    assert newest["kv_cache_size_tokens"] == 1_651_507

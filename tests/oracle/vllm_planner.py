@@ -98,8 +98,8 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         root = name.partition(".")[0]
         if root not in ("vllm", "cbor2", "msgspec", "xxhash"):
             return None
-        if name in REAL:
-            file = self.folder / f"{name.replace('.', '/')}.py"
+        file = self.folder / f"{name.replace('.', '/')}.py"
+        if name in REAL and file.is_file():  # older releases lack some
             return importlib.util.spec_from_file_location(name, file)
         return importlib.machinery.ModuleSpec(name, self, is_package=True)
 

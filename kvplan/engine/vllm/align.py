@@ -20,15 +20,12 @@ from kvplan.engine.vllm.formats import PACKED_LATENTS, Formats, heads_bytes, lat
 from kvplan.engine.vllm.layers import Asked, Attention, Heads, Latent
 from kvplan.engine.vllm.settings import BACKENDS, Backend, Settings
 from kvplan.engine.vllm.states import State
+from kvplan.engine.vllm.versions import Profile
 from kvplan.errors import InputError, NotCountableError
 from kvplan.growth import PerEncoderToken
 from kvplan.record import Record
 from kvplan.tensor import ITEM_BYTES, Role
 from kvplan.units import ceil_div
-
-LATENT_BLOCK = 128
-"""Tokens that blocks of latents beside states are a multiple of: what their decode kernels want."""
-
 
 BESIDE_HEADS = "MINIMAX_M3_SPARSE"
 """The one backend of an index beside keys and values."""
@@ -70,7 +67,9 @@ def blocks_of(
     state_bytes = None
     heads = BACKENDS["FLASH_ATTN"] if "MLA" in name else backend
     if attention and states:
-        tokens, state_bytes = _raised(tokens, smallest, attention, states, stored, aligned_states, skipping)
+        tokens, state_bytes = _raised(
+            tokens, smallest, attention, states, stored, aligned_states, skipping, chosen.profile
+        )
     if not (skipping and attention):
         return Blocks(tokens, heads, state_bytes)
     return _covering(tokens, smallest, attention, stored, Blocks(tokens, heads, state_bytes))
@@ -129,14 +128,15 @@ def _raised(
     stored: Formats,
     aligned: bool,
     skipping: bool,
+    profile: Profile,
 ) -> tuple[int, int | None]:
     """(block size, padded state page) of a model with both attention and states."""
     page = max(one.page_bytes for one in states)
     per_token = _token_bytes(attention, stored, skipping)
     grid = max(smallest, tokens)
     if any(isinstance(one, Latent) for one in attention):
-        grid = max(grid, LATENT_BLOCK)
-    if aligned and all(one.checkpoints and one.alignment > 1 for one in states):
+        grid = max(grid, profile.latent_grid)
+    if aligned and profile.checkpoints and all(one.checkpoints and one.alignment > 1 for one in states):
         grid = lcm(grid, *(one.alignment for one in states))
     wanted = grid * ceil_div(page, grid * per_token)
     tokens = max(tokens, smallest * ceil_div(wanted, smallest))

@@ -60,7 +60,7 @@ def capacity_figures(
         "allocated_bytes": count * planned.bytes_per_block,
         "kv_cache_size_tokens": _tokens(planned, request, count, concurrency, chosen),
         "max_concurrency": concurrency,
-        "max_model_len": longest(planned, request, count - 1),
+        "max_model_len": longest(planned, request, count - 1 if chosen.profile.null_block else count),
     }
 
 

@@ -31,14 +31,19 @@ from kvplan.engine.vllm.caches import (
     uniform,
 )
 from kvplan.engine.vllm.packed import packed
+from kvplan.engine.vllm.versions import Profile
 from kvplan.units import ceil_div
 
 
 class CannotGroupError(Exception):
-    """vLLM itself refuses these layers; the text says why."""
+    """VLLM itself refuses these layers, or does so with some backends only; the text says why."""
+
+    def __init__(self, why: str, always: bool = True) -> None:
+        super().__init__(why)
+        self.always = always
 
 
-def grouped(caches: Caches, ratio: Fraction, hybrid: bool, beside: bool = False) -> list[Group]:
+def grouped(caches: Caches, profile: Profile, hybrid: bool, beside: bool = False) -> list[Group]:
     """The groups of a model whose layers keep `caches`, in order; hybrid False allocates windows in full.
 
     beside: pages of different sizes lie side by side in a block.
@@ -57,10 +62,12 @@ def grouped(caches: Caches, ratio: Fraction, hybrid: bool, beside: bool = False)
     if beside and len({cache.page_bytes for cache in caches}) > 1:
         return packed(caches)
     try:
-        caches = unified(caches)
+        caches = unified(caches, profile)
     except CannotGroupError:
+        if not profile.full_fallback:
+            raise
         return [Group(everything, fully_allocated(caches))]
-    return _cut(caches, ratio)
+    return _cut(caches, profile.group_ratio)
 
 
 def promoted(caches: Caches) -> Caches:
@@ -106,26 +113,30 @@ def fully_allocated(caches: Caches) -> Caches:
     return caches
 
 
-def unified(caches: Caches) -> Caches:
+def unified(caches: Caches, profile: Profile) -> Caches:
     """The caches with pages of one size: the largest.
 
-    Raises: CannotGroupError for a latent page that does not divide it, which cannot be padded.
+    Raises: CannotGroupError for a page that neither divides it nor may be padded, such as a latent's.
     """
     largest = max(cache.page_bytes for cache in caches)
-    changed: dict[Cache, Cache] = {}
-    for cache in dict.fromkeys(caches):
-        page = cache.page_bytes
-        if page == largest:
-            changed[cache] = cache
-        elif cache.kind == STATE:
-            changed[cache] = cache.replace(padded=largest)
-        elif largest % page == 0 and cache.padded is None:
-            changed[cache] = cache.replace(block=cache.block * (largest // page))
-        elif cache.kind != MLA and largest % page:
-            changed[cache] = cache.replace(padded=largest)
-        else:
-            raise CannotGroupError(f"a page of {page:,} bytes cannot become {largest:,}")
+    changed = {cache: _unified(cache, largest, profile) for cache in dict.fromkeys(caches)}
     return tuple(changed[cache] for cache in caches)
+
+
+def _unified(cache: Cache, largest: int, profile: Profile) -> Cache:
+    page = cache.page_bytes
+    if page == largest:
+        return cache
+    if cache.kind == STATE:
+        if profile.pads_states:
+            return cache.replace(padded=largest)
+    elif largest % page == 0:
+        if cache.padded is None:
+            return cache.replace(block=cache.block * (largest // page))
+    elif cache.kind != MLA and profile.pads:
+        return cache.replace(padded=largest)
+    always = profile.pads is not None or cache.kind == STATE
+    raise CannotGroupError(f"pages of {page:,} and {largest:,} bytes cannot be made equal", always)
 
 
 def _cut(caches: Caches, ratio: Fraction) -> list[Group]:

@@ -30,7 +30,8 @@ from kvplan.engine.vllm.groups import CannotGroupError, grouped
 from kvplan.engine.vllm.layers import Asked, Attention, Heads, asked_by
 from kvplan.engine.vllm.settings import Settings
 from kvplan.engine.vllm.states import State
-from kvplan.errors import InputError
+from kvplan.engine.vllm.versions import PROFILES
+from kvplan.errors import InputError, NotCountableError
 from kvplan.footprint import pipeline_stages
 from kvplan.growth import Chunk, PerEncoderToken, Window
 from kvplan.record import Record
@@ -39,6 +40,7 @@ from kvplan.tensor import Role
 from kvplan.workload import Workload
 
 BOUNDARY_LAYERS = 2
+NEWEST = next(reversed(PROFILES))
 
 
 class Plan(Record):
@@ -89,15 +91,22 @@ def _plan(of: ByIdentity, workload: Workload, chosen: Settings) -> Plan:
     stages = _stages(spec, workload, skipping)
     asked = tuple(one for stage in stages for one in stage)
     keeps = _caches_prefixes(asked, chosen.profile.caches_hybrids)
+    _check_counted(spec, chosen, bool(skipping.words), any(isinstance(one, Entries) for one in asked))
     caching = chosen.caching(keeps)
-    mode = chosen.state_mode(keeps)
+    states = any(isinstance(one, State) for one in asked)
+    mode = chosen.state_mode(keeps) if states else "none"
     blocks = blocks_of(asked, chosen, stored, mode == "align", bool(skipping.words))
     by_stage = [[c for one in stage for c in _caches(one, blocks, stored, chosen, mode)] for stage in stages]
     caches = tuple(cache for stage in by_stage for cache in stage)
     beside = any(isinstance(one, Entries) for one in asked)
     try:
-        groups = grouped(caches, chosen.profile.group_ratio, not _allocates_fully(caches, workload, chosen), beside)
+        groups = grouped(caches, chosen.profile, not _allocates_fully(caches, workload, chosen), beside)
     except CannotGroupError as error:
+        if not error.always:
+            raise NotCountableError(
+                f"{spec.source}: layers: {error}, unless the attention backend reads padded ones",
+                f"--engine vllm@{NEWEST} counts them",
+            ) from None
         raise InputError(
             f"{spec.source}: vLLM does not start: {error}", "-E disable_hybrid_kv_cache_manager=false"
         ) from None
@@ -105,6 +114,17 @@ def _plan(of: ByIdentity, workload: Workload, chosen: Settings) -> Plan:
     shares = [range(start, end) for start, end in pairwise(ends)]
     stage_bytes = tuple(max((group.bytes_in(share) for group in groups), default=0) for share in shares)
     return Plan(blocks.tokens, tuple(groups), stage_bytes, caching)
+
+
+def _check_counted(spec: ModelSpec, chosen: Settings, skipping: bool, entries: bool) -> None:
+    """Refuse what was compared with the newest release only."""
+    if chosen.profile.newest or not (skipping or entries):
+        return
+    what = "compressed entries" if entries else "layers left in the model's dtype beside a quantised cache"
+    raise NotCountableError(
+        f"{spec.source}: layers: {what} are counted for vLLM {NEWEST} only, not {chosen.profile.name}",
+        f"--engine vllm@{NEWEST}",
+    )
 
 
 def _stages(spec: ModelSpec, workload: Workload, skipping: _Skipping) -> list[list[Asked]]:
@@ -177,12 +197,15 @@ def _caches(one: Asked, blocks: Blocks, stored: Formats, chosen: Settings, mode:
 def _cache(one: Attention | State, blocks: Blocks, stored: Formats, chosen: Settings, mode: str) -> Cache:
     """The cache of one attention or mixer, in blocks of the server's size."""
     if isinstance(one, State):
-        held = (2 + one.checkpoints if mode == "align" else 1) + chosen.drafts
+        checkpoints = one.checkpoints if chosen.profile.checkpoints else 0
+        held = (2 + checkpoints if mode == "align" else 1) + chosen.drafts
         return Cache(STATE, 1, one.page_bytes, padded=blocks.state_bytes, held=held, mark=(one.mixer,))
     used = stored.model if one.skipped else stored.cache
     dtype = stored.model.name
     if isinstance(one, Heads):
-        return _heads_cache(one, heads_bytes(one.k, one.v, used, dtype), blocks, used.name)
+        return _heads_cache(
+            one, heads_bytes(one.k, one.v, used, dtype), blocks, used.name, chosen.profile.window_blocks
+        )
     if one.row.role is Role.INDEX:
         cell, used = index_bytes(one.row, one.beside_heads, stored.index, dtype), stored.index
     else:
@@ -193,12 +216,17 @@ def _cache(one: Attention | State, blocks: Blocks, stored: Formats, chosen: Sett
     return Cache(MLA, blocks.tokens, cell, mark=mark)
 
 
-def _heads_cache(one: Heads, cell: int, blocks: Blocks, used: str) -> Cache:
+def _heads_cache(one: Heads, cell: int, blocks: Blocks, used: str, window_blocks: str) -> Cache:
     mark = (one.k.row, one.v.row, used)
     match one.k.growth:
         case Window(tokens):
             return Cache(
-                WINDOW, _window_block(cell, blocks), cell, limit=tokens, mark=mark, padded=blocks.skipped_bytes
+                WINDOW,
+                _window_block(cell, blocks, window_blocks),
+                cell,
+                limit=tokens,
+                mark=mark,
+                padded=blocks.skipped_bytes,
             )
         case Chunk(tokens):
             return Cache(CHUNK, blocks.tokens, cell, limit=tokens, mark=mark)
@@ -208,8 +236,10 @@ def _heads_cache(one: Heads, cell: int, blocks: Blocks, used: str) -> Cache:
             return Cache(FULL, blocks.tokens, cell, mark=mark)
 
 
-def _window_block(cell: int, blocks: Blocks) -> int:
-    """The longest block that the backend takes and whose page fits the room: windows choose their own."""
+def _window_block(cell: int, blocks: Blocks, rule: str) -> int:
+    """Tokens of a window's block: the longest that the backend takes and whose page fits the room, or an older rule."""
+    if rule != "longest":
+        return blocks.tokens if rule == "server" else min(blocks.heads.sizes)
     room = blocks.tokens if blocks.skipped_bytes is None else blocks.skipped_bytes // cell
     return max(_fitting(blocks, room), default=min(blocks.heads.sizes))
 

@@ -13,7 +13,7 @@ from typing import cast
 
 from kvplan.engine import EngineOption, Options
 from kvplan.engine.vllm.versions import Profile
-from kvplan.errors import InputError
+from kvplan.errors import InputError, NotCountableError
 from kvplan.record import Record
 from kvplan.workload import Workload
 
@@ -114,6 +114,8 @@ class Settings(Record):
     @property
     def extra_tokens(self) -> int:
         """Tokens kept below a window: several draft modules in a row fill the last ones again."""
+        if not self.profile.drafts_extend_windows:
+            return 0
         return max(0, self.drafts - 1) if min(self.mtp, self.drafts) > 1 else 0
 
     def caching(self, default: bool) -> bool:
@@ -126,6 +128,11 @@ class Settings(Record):
         Raises: InputError where the mode contradicts prefix caching.
         """
         caching = self.caching(default)
+        if caching and not self.profile.caches_hybrids and "mamba_cache_mode" not in self.options:
+            raise NotCountableError(
+                f"-E enable_prefix_caching: state: vLLM {self.profile.name} keeps a state per block for some models only",
+                "-E mamba_cache_mode=align",
+            )
         mode = str(self.options.get("mamba_cache_mode", "align" if caching else "none"))
         if mode == "align" and not caching:
             raise InputError(
