@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 
+from kvplan.errors import InputError
 from kvplan.record import Record
 
 DEFAULT_UTILIZATION = Fraction("0.92")
@@ -93,6 +94,21 @@ def left_of(usable: Range, taken: Iterable[Range]) -> Range:
         usable.high - sum(part.low for part in parts),
         confidence,
     )
+
+
+def asked_share(option: str, own: object, asked: Fraction | None) -> Fraction | None:
+    """The share that an engine's own option or --utilization asks for; None where neither does.
+
+    Raises: InputError where both do and differ.
+    """
+    if own is None or asked is None:
+        return asked if own is None else Fraction(str(own))
+    if Fraction(str(own)) != asked:
+        raise InputError(
+            f"-E {option}: found {float(Fraction(str(own))):g} beside --utilization {float(asked):g}",
+            "give one of them",
+        )
+    return asked
 
 
 def general_account(device: Device) -> Account:

@@ -52,6 +52,8 @@ def test_a_stated_budget_is_exact_in_every_engine(engine: str) -> None:
         ("vllm", {"kv_cache_memory_bytes": "40GiB"}, 40 * GIB),
         ("vllm", {"num_gpu_blocks_override": 1000}, 1000 * 16 * 131072),
         ("sglang", {"max_total_tokens": 100_000}, 100_001 * 131072),
+        ("trtllm", {"max_tokens": 100_000}, 100_000 * 131072),
+        ("trtllm", {"max_gpu_total_bytes": "40GiB"}, 40 * GIB),
     ],
 )
 def test_an_engines_own_override_is_exact(engine: str, options: dict[str, Any], budget: int) -> None:
@@ -70,7 +72,10 @@ def test_vllm_takes_its_share_of_the_whole_card_rounded_up() -> None:
     assert own.gpu.usable_bytes == asked.gpu.usable_bytes == -(-total // 2)
 
 
-@pytest.mark.parametrize(("engine", "option"), [("vllm", "gpu_memory_utilization"), ("sglang", "mem_fraction_static")])
+@pytest.mark.parametrize(
+    ("engine", "option"),
+    [("vllm", "gpu_memory_utilization"), ("sglang", "mem_fraction_static"), ("trtllm", "free_gpu_memory_fraction")],
+)
 def test_two_shares_that_differ_are_refused(engine: str, option: str) -> None:
     assert sized(engine=engine, utilization="0.8", engine_options={option: "0.8"}).gpu.fits
     with pytest.raises(InputError, match=option):
@@ -117,3 +122,20 @@ def test_llama_cpp_leaves_a_margin_and_mlx_takes_the_working_set() -> None:
     assert sized(engine="llama.cpp", gpu="24GiB").gpu.usable_bytes == 23 * GIB
     assert sized(engine="mlx", gpu="24GiB").gpu.usable_bytes == 24 * GIB
     assert sized(engine="mlx", gpu="24GiB", utilization="0.5").gpu.usable_bytes == 12 * GIB
+
+
+def test_tensorrt_llm_takes_its_fraction_of_what_is_left() -> None:
+    """Nine tenths by default; all of it at 1, where nothing stays free."""
+    default, everything = sized(engine="trtllm").gpu, sized(engine="trtllm", utilization="1").gpu
+    assert default.kv_budget_bytes == everything.kv_budget_bytes * 9 // 10
+    assert next(o.bytes for o in everything.overheads if o.name == "left_free") == 0
+    full = sized(engine="trtllm", weights="100GB").gpu
+    assert full.kv_budget_bytes < 0
+    assert not full.fits
+
+
+def test_ollama_is_its_llama_server_less_what_is_kept_back() -> None:
+    plain = sized(engine="ollama", gpu="24GiB").gpu
+    kept = sized(engine="ollama", gpu="24GiB", engine_options={"gpu_overhead": "1GiB"}).gpu
+    assert plain.usable_bytes == 23 * GIB
+    assert plain.kv_budget_bytes - kept.kv_budget_bytes == GIB

@@ -32,7 +32,7 @@ def test_a_logged_peak_of_a_forward_pass_lies_inside_its_interval(log: dict[str,
     assert dimensions is not None
     found = forward_bytes(dimensions, log["tokens"])
     assert found.low < log["peak"] * GIB < found.high
-    assert abs(found.best / GIB - log["peak"]) < 0.1 * log["peak"]
+    assert abs(found.best / GIB - log["peak"]) < log.get("within", 0.1) * log["peak"]
 
 
 @pytest.mark.parametrize("log", LOGS["compute_buffers"], ids=lambda log: log["model"])

@@ -15,7 +15,7 @@ Source: llama.cpp build 11549, common/fit.cpp and src/llama-context.cpp, read; c
 from __future__ import annotations
 
 from kvplan.account import Account, Device, Overhead, Range, left_of
-from kvplan.activations import gib_range, shipped
+from kvplan.activations import gib_range, peak_elsewhere
 from kvplan.engine import Options
 from kvplan.spec import ModelSpec
 from kvplan.workload import Workload
@@ -42,9 +42,7 @@ def account(spec: ModelSpec, workload: Workload, options: Options, device: Devic
 def _compute(spec: ModelSpec, workload: Workload, options: Options, device: Device) -> Overhead:
     dimensions, rows = spec.fields.dimensions, int(options.get("n_ubatch", N_UBATCH)) or N_UBATCH
     if dimensions is None:
-        known = shipped(device.runtime, "activations")
-        assert known is not None
-        return known.replace(note="The spec has no `dimensions`: peaks of five architectures on an H100.")
+        return peak_elsewhere(device.runtime)
     logits = rows * dimensions.vocab_size * 4
     scores = rows * workload.context * 24
     found = Range(logits + 10 * MIB, logits // 4, logits + 64 * MIB + scores, "assumed")

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from kvplan.account import Account, Device, general_account
+from kvplan.account import Account, Device, Overhead, Range, left_of
 from kvplan.engine import EngineOption, Options, Reservation
 from kvplan.engine.llama_cpp import ENGINE as LLAMA_CPP
 from kvplan.engine.llama_cpp.context import KV_TYPES, cache_type
@@ -67,9 +67,14 @@ class Ollama:
         return None
 
     def account(self, spec: ModelSpec, workload: Workload, options: Options, version: str, device: Device) -> Account:
-        """The general account, less what OLLAMA_GPU_OVERHEAD keeps back."""
-        kept = int(options.get("gpu_overhead", 0))
-        return general_account(device.replace(reserve_bytes=device.reserve_bytes + kept))
+        """That of its llama-server, less what OLLAMA_GPU_OVERHEAD keeps back."""
+        batch = int(options.get("num_batch", launch_of(spec, workload, options).num_batch))
+        found = LLAMA_CPP.account(spec, workload, {"n_ubatch": batch}, LLAMA_CPP.VERSIONS[-1], device)
+        if "gpu_overhead" not in options:
+            return found
+        note = "OLLAMA_GPU_OVERHEAD: memory of each GPU that is left alone."
+        kept = Overhead("gpu_overhead", Range.exact(int(options["gpu_overhead"])), note, ("the option",))
+        return Account(found.usable, (*found.overheads, kept), left_of(found.kv, [kept.bytes]))
 
     def dip_tokens(self, spec: ModelSpec, workload: Workload, options: Options) -> int:
         """0: more tokens never take fewer cells."""

@@ -20,10 +20,9 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from kvplan.account import Account, Device, Overhead, Range, left_of
+from kvplan.account import Account, Device, Overhead, Range, asked_share, left_of
 from kvplan.activations import gib_range
 from kvplan.engine import Options
-from kvplan.errors import InputError
 from kvplan.spec import ModelSpec
 from kvplan.tensor import Role
 from kvplan.workload import Workload
@@ -53,13 +52,9 @@ def _share(spec: ModelSpec, workload: Workload, options: Options, device: Device
 
     Raises: InputError where both are given and differ.
     """
-    own, asked = options.get("mem_fraction_static"), device.utilization
-    if own is not None and asked is not None and own != asked:
-        raise InputError(
-            f"-E mem_fraction_static: found {float(own):g} beside --utilization {float(asked):g}", "give one of them"
-        )
-    if own is not None or asked is not None:
-        return Fraction(own if own is not None else asked or 1)
+    asked = asked_share("mem_fraction_static", options.get("mem_fraction_static"), device.utilization)
+    if asked is not None:
+        return asked
     latent = any(t.role is Role.LATENT for _, layer in spec.runs for t in layer.tensors())
     return default_share(device.total, workload.tp, workload.pp, latent, options.get("chunked_prefill_size"))
 

@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from kvplan.account import Account, Device, general_account
+from kvplan.account import Account, Device
 from kvplan.engine import EngineOption, Options, Reservation
 from kvplan.engine.trtllm.blocks import Layout, Pool, blocks_of_request, counted, layers_of_windows, pools_of
+from kvplan.engine.trtllm.budget import account
 from kvplan.engine.trtllm.layers import Held, Stage, held
 from kvplan.errors import InputError
 from kvplan.formats import format_named
@@ -124,8 +125,8 @@ class TensorRtLlm:
         return min((limit for limit in limits if limit is not None), default=None)
 
     def account(self, spec: ModelSpec, workload: Workload, options: Options, version: str, device: Device) -> Account:
-        """The general account."""
-        return general_account(device)
+        """A fraction of what weights, activations and everything else leave."""
+        return account(spec, workload, options, device)
 
     def dip_tokens(self, spec: ModelSpec, workload: Workload, options: Options) -> int:
         """0: blocks never fall with the context."""

@@ -18,11 +18,10 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from kvplan.account import Account, Device, Overhead, Range, left_of
-from kvplan.activations import GIB, forward_bytes, gib_range, larger, logit_bytes, shipped
+from kvplan.account import Account, Device, Overhead, Range, asked_share, left_of
+from kvplan.activations import GIB, forward_bytes, gib_range, larger, logit_bytes, peak_elsewhere
 from kvplan.engine import Options
 from kvplan.engine.vllm.versions import Profile
-from kvplan.errors import InputError
 from kvplan.spec import ModelSpec
 from kvplan.workload import Workload
 
@@ -51,12 +50,8 @@ def _utilization(options: Options, profile: Profile, device: Device) -> Fraction
 
     Raises: InputError where both are given and differ.
     """
-    own, asked = options.get("gpu_memory_utilization"), device.utilization
-    if own is not None and asked is not None and own != asked:
-        raise InputError(
-            f"-E gpu_memory_utilization: found {float(own):g} beside --utilization {float(asked):g}", "give one of them"
-        )
-    return Fraction(own if own is not None else asked if asked is not None else profile.utilization)
+    asked = asked_share("gpu_memory_utilization", options.get("gpu_memory_utilization"), device.utilization)
+    return profile.utilization if asked is None else asked
 
 
 def _requested(device: Device, utilization: Fraction) -> Range:
@@ -82,9 +77,7 @@ def _activations(spec: ModelSpec, workload: Workload, options: Options, device: 
     sequences = min(tokens, int(options.get("max_num_seqs", sequences)))
     dimensions = spec.fields.dimensions
     if dimensions is None:
-        known = shipped(device.runtime, "activations")
-        assert known is not None
-        return known.replace(note="The spec has no `dimensions`: peaks of five architectures on an H100.")
+        return peak_elsewhere(device.runtime)
     forward = forward_bytes(dimensions, tokens, workload.tp)
     logits = logit_bytes(dimensions, sequences, PER_LOGIT)
     what = f"{tokens:,} tokens of a forward pass, or {sequences:,} x {dimensions.vocab_size:,} logits"
