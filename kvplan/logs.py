@@ -55,7 +55,7 @@ class Ask(Record):
     """What a log says was asked of the engine, for a question of the same kind; None where it does not say.
 
     context: tokens of the longest sequence. options: the engine's own, as `key=value`.
-    budget: the room for the cache on the poorest rank. less_null_block: the engine may have taken a block off it.
+    budget: the room for the cache on the poorest rank. spare_block: the engine may count one block more in it.
     """
 
     context: int | None = None
@@ -69,7 +69,7 @@ class Ask(Record):
     mtp: int = 0
     options: tuple[str, ...] = ()
     budget: Printed | None = None
-    less_null_block: bool = False
+    spare_block: bool = False
 
 
 class Remedy(Record):

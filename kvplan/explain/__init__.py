@@ -20,6 +20,7 @@ from kvplan.schema import at
 READERS: dict[str, str] = {
     "vllm": "vllm",
     "sglang": "sglang",
+    "trtllm": "trtllm",
     "llama.cpp": "llama_cpp",
 }
 """Engines whose logs are read, the more special first: Ollama's hold llama.cpp's lines too."""

@@ -6,10 +6,14 @@ from collections.abc import Iterator
 
 from kvplan.errors import KvplanError
 from kvplan.explain.ask import profiles
+from kvplan.explain.figures import looked_up
 from kvplan.explain.predict import Prediction, attempt
 from kvplan.explained import FigureResult
 from kvplan.logs import Reading, with_option
 from kvplan.spec import ModelSpec
+
+TELLING_BLOCKS = 500
+"""Blocks of one request up to which a printed figure tells one number of blocks from the next."""
 
 
 def with_causes(prediction: Prediction, spec: ModelSpec) -> Prediction:
@@ -33,7 +37,14 @@ def _told(figure: FigureResult, prediction: Prediction, explained: str) -> Figur
 
 
 def _explained(prediction: Prediction, spec: ModelSpec) -> str:
-    """What change of the question makes every figure agree; empty where none of those tried does."""
+    """What change of the question makes every figure agree; empty where none of those tried does.
+
+    Without a budget, some number of small blocks prints nearly any figure, so that nothing is tried.
+    """
+    if prediction.reading.ask.budget is None and prediction.budget is not None:
+        blocks = looked_up(prediction.reservation.figures, "blocks_per_request")
+        if blocks is None or blocks > TELLING_BLOCKS:
+            return ""
     likely = [prediction.profile, *(name for name in profiles(prediction.reading) if name != prediction.profile)]
     for words, reading, profile in (one for name in likely for one in _alternatives(prediction, name)):
         try:

@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
+from operator import add, mul, sub
 from typing import Any
 
 from kvplan.explained import FigureResult
 from kvplan.logs import UNITS, Printed, written
 
+SIGNS: Mapping[str, Callable[[Fraction, Fraction], Fraction]] = {"+": add, "-": sub, "*": mul}
+
 
 def looked_up(figures: Mapping[str, Any], path: str) -> Fraction | None:
     """The engine's figure at `path`: `key`, or `list.name.key` where a list holds mappings with a name.
 
-    `*` for the name adds up the whole list; `bytes` is what all figures of that entry ending in `_bytes` add up to.
+    `all` for the name adds up the whole list; `bytes` is what all figures of that entry ending in `_bytes` add up to.
 
     >>> looked_up({"caches": [{"name": "base", "k_bytes": 3, "v_bytes": 4}]}, "caches.base.bytes")
     Fraction(7, 1)
 
-    Figures may be added and taken off: `k_bytes-swa_k_bytes`.
+    Figures may be added, taken off and multiplied: `k_bytes-swa_k_bytes`.
 
     >>> looked_up({"blocks": 5}, "tokens") is None, looked_up({"all": 5, "some": 2}, "all-some")
     (True, Fraction(3, 1))
     """
-    ahead, sign, path = re.match(r"(.*?)([+-]?)([^+-]*)$", path).groups()  # type: ignore[union-attr]
-    if sign:
-        left, right = looked_up(figures, ahead), looked_up(figures, path)
-        if left is None or right is None:
-            return None
-        return left + right if sign == "+" else left - right
+    for sign, change in SIGNS.items():
+        ahead, split, last = path.rpartition(sign)
+        if split:
+            left, right = looked_up(figures, ahead), looked_up(figures, last)
+            return None if left is None or right is None else change(left, right)
     first, *rest = path.split(".")
     value = figures.get(first)
     if not rest:
@@ -37,7 +38,7 @@ def looked_up(figures: Mapping[str, Any], path: str) -> Fraction | None:
     if not isinstance(value, list):
         return None
     name, key = rest
-    found = [part for entry in value if name in ("*", entry.get("name")) for part in _parts(entry, key)]
+    found = [part for entry in value if name in ("all", entry.get("name")) for part in _parts(entry, key)]
     return Fraction(sum(found)) if found else None
 
 

@@ -96,13 +96,13 @@ def budget_points(reading: Reading, plain: Reservation) -> list[int]:
 
     Where the log prints no budget, it is what its tokens or blocks take.
     """
-    block = looked_up(plain.figures, "bytes_per_block")
+    block = looked_up(plain.figures, "bytes_per_block") or looked_up(plain.figures, "tokens_per_block*bytes_per_token")
     size = int(block) if block and block.denominator == 1 else 0
     budget = reading.ask.budget
     if budget is None:
         return [count * size for count in _block_counts(reading, plain)] if size else []
     low, high = _whole_range(budget)
-    if reading.ask.less_null_block:
+    if reading.ask.spare_block:
         high += size
     middle = (low + high) // 2
     if not size or high // size - low // size > MOST_POINTS:

@@ -229,7 +229,7 @@ def _add_self_size(here: Context, number: int, line: str, found: re.Match[str]) 
     types = {}
     for letter, kind, text, unit in PARTS.findall(line[found.end() : found.end() + 200]):
         here.self_size.append(
-            printed_bytes(f"{letter} ({kind})", text, "MiB", f"caches.*.{letter.lower()}_bytes", number, unit)
+            printed_bytes(f"{letter} ({kind})", text, "MiB", f"caches.all.{letter.lower()}_bytes", number, unit)
         )
         types[letter.lower()] = kind
     here.settings.setdefault("type_k", types.get("k", "f16"))

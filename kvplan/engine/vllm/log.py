@@ -104,7 +104,7 @@ def read(log: Log) -> Reading | None:
         mtp=draft[0],
         options=tuple(options),
         budget=budget,
-        less_null_block="larger than the available KV cache memory" in log,
+        spare_block="larger than the available KV cache memory" in log,
     )
     models = tuple(
         dict.fromkeys(
