@@ -21,6 +21,7 @@ READERS: dict[str, str] = {
     "vllm": "vllm",
     "sglang": "sglang",
     "trtllm": "trtllm",
+    "ollama": "ollama",
     "llama.cpp": "llama_cpp",
 }
 """Engines whose logs are read, the more special first: Ollama's hold llama.cpp's lines too."""
