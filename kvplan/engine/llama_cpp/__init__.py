@@ -22,7 +22,7 @@ from kvplan.engine.llama_cpp.checks import check
 from kvplan.engine.llama_cpp.context import KV_TYPES, Context, context_of
 from kvplan.engine.llama_cpp.devices import CPU, devices_of
 from kvplan.engine.llama_cpp.reasons import Why, reasons
-from kvplan.engine.llama_cpp.shape import Shape, shape_of
+from kvplan.engine.llama_cpp.shape import LayerShape, Shape, shape_of
 from kvplan.spec import ModelSpec
 from kvplan.workload import Workload
 
@@ -71,18 +71,15 @@ class LlamaCpp:
                 }
                 for device in sorted(held)
             ]
-        needed = None
-        if context.n_ctx_seq * context.streams < workload.context * workload.batch or (
-            not context.kv_unified and context.n_ctx_seq < workload.context
-        ):
-            needed = self._needed(spec, workload, options, version, reserved)
+        needed = None if _holds(context, workload) else self._needed(spec, workload, options, version, reserved)
         why = reasons(Why(spec, workload, shape, context), caches, set(placed) == {CPU})
         return Reservation(self.NAME, version, reserved, figures, why, needed)
 
     def _needed(self, spec: ModelSpec, workload: Workload, options: Options, version: str, reserved: int) -> int:
         """Bytes of the context in which the workload finds room: n_ctx as long as it takes."""
         slots = max(int(options.get("n_parallel", workload.batch)), workload.batch)
-        enough = {**options, "n_parallel": slots, "n_ctx": workload.context * slots}
+        tokens = workload.context * (workload.batch if options.get("kv_unified", False) else slots)
+        enough = {**options, "n_parallel": slots, "n_ctx": tokens}
         return max(reserved, self.reserve(spec, workload, enough, version).reserved_bytes)
 
     def given_budget(self, spec: ModelSpec, workload: Workload, options: Options, version: str) -> int | None:
@@ -96,6 +93,15 @@ class LlamaCpp:
     def dip_tokens(self, spec: ModelSpec, workload: Workload, options: Options) -> int:
         """0: more tokens never take fewer cells."""
         return 0
+
+
+def _holds(context: Context, workload: Workload) -> bool:
+    """True when every sequence of the workload finds its cells at once."""
+    if context.n_parallel < workload.batch:
+        return False
+    if context.kv_unified:
+        return context.n_ctx >= workload.context * workload.batch
+    return context.n_ctx_seq >= workload.context
 
 
 def _figures(shape: Shape, context: Context, caches: list[Cache]) -> dict[str, Any]:
@@ -115,15 +121,20 @@ def _figures(shape: Shape, context: Context, caches: list[Cache]) -> dict[str, A
 
 def _by_device(shape: Shape, caches: list[Cache], placed: list[int]) -> dict[int, int]:
     """Bytes by device."""
+    sizes = {id(layer): _layer_bytes(layer, caches) for _, layer in shape.distinct}
     held = dict.fromkeys(placed, 0)
     start = 0
     for count, layer in shape.runs:
-        found = [part for cache in caches if (part := cache.layer(layer)) is not None]
-        size = sum(part.first + part.second for part in found)
         for device in placed[start : start + count]:
-            held[device] += size
+            held[device] += sizes[id(layer)]
         start += count
     return held
+
+
+def _layer_bytes(layer: LayerShape, caches: list[Cache]) -> int:
+    """What one layer holds in all its caches."""
+    found = [part for cache in caches if (part := cache.layer(layer)) is not None]
+    return sum(part.first + part.second for part in found)
 
 
 ENGINE = LlamaCpp()

@@ -45,7 +45,7 @@ class Cache(Record):
 
     def figures(self, shape: Shape) -> dict[str, int | str]:
         """Its name, cells, layers and bytes under the engine's own names."""
-        found = [(count, held) for count, layer in shape.runs if (held := self.layer(layer)) is not None]
+        found = [(count, held) for count, layer in shape.distinct if (held := self.layer(layer)) is not None]
         first, second = ("r_bytes", "s_bytes") if self.recurrent else ("k_bytes", "v_bytes")
         return {
             "name": self.name,
@@ -76,14 +76,14 @@ def caches_of(shape: Shape, context: Context) -> list[Cache]:
     if shape.compressed:
         return _compressed_caches(shape, context)
     caches = []
-    if any(layer.k for _, layer in shape.runs):
+    if any(layer.k for _, layer in shape.distinct):
         caches.append(_attention("base", context.n_ctx_seq, shape, context, lambda layer: layer.window is None))
-    if any(layer.window is not None for _, layer in shape.runs):
+    if any(layer.window is not None for _, layer in shape.distinct):
         cells = context.window_cells(shape.window or 0)
         caches.append(_attention("swa", cells, shape, context, lambda layer: layer.window is not None))
-    if any(layer.index for _, layer in shape.runs):
+    if any(layer.index for _, layer in shape.distinct):
         caches.append(_index(shape, context))
-    if any(layer.r or layer.s for _, layer in shape.runs):
+    if any(layer.r or layer.s for _, layer in shape.distinct):
         caches.append(_recurrent(context))
     return caches
 

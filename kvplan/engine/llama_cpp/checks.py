@@ -31,7 +31,7 @@ def check(spec: ModelSpec, shape: Shape, workload: Workload, context: Context) -
             f"--kv-dtype {context.type_k}",
         )
     heads_must_fit = context.flash_attn != "off"
-    for _, layer in shape.runs:
+    for _, layer in shape.distinct:
         for tensor, cache_type, head, row in (
             ("k", context.type_k, layer.k_head, layer.k),
             ("v", context.type_v, layer.v_head, layer.v),
@@ -73,7 +73,7 @@ def _check_workload(workload: Workload) -> None:
 def _check_index(shape: Shape, workload: Workload, context: Context) -> None:
     """Index keys have K's type; `--index-dtype` may only repeat it."""
     index = format_named(workload.index_dtype, "--index-dtype", INDEX_FORMATS).name
-    keeps = any(layer.index for _, layer in shape.runs)
+    keeps = any(layer.index for _, layer in shape.distinct)
     if keeps and index not in (
         "fp8",
         format_named(context.type_k).name,

@@ -31,7 +31,7 @@ class Why(Record):
 def reasons(why: Why, caches: list[Cache], on_host: bool) -> tuple[str, ...]:
     """The phrases for this model and workload."""
     found: dict[str, int] = {}
-    for count, layer in why.shape.runs:
+    for count, layer in why.shape.distinct:
         weighed = [_cells(why, cache, layer) for cache in caches]
         weighed += [_types(why, layer), _values(why, layer), _index(why, layer), _states(why, layer)]
         for phrase, weight in weighed:

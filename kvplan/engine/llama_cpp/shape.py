@@ -12,12 +12,10 @@ Source: llama.cpp build 11549, src/llama-hparams.cpp and llama_model::create_mem
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from kvplan.errors import NotCountableError
 from kvplan.growth import Chunk, Constant, PerToken, PerTokens, Window
 from kvplan.record import Record
-from kvplan.spec import Layer, ModelSpec
+from kvplan.spec import ModelSpec
 from kvplan.tensor import CacheTensor, Role
 
 CSA_RATIO, HCA_RATIO = 4, 128
@@ -54,52 +52,59 @@ class LayerShape(Record):
 class Shape(Record):
     """The layers in order as (count, layer), and the one window that the model has.
 
-    ignored_window: tokens of a window that the engine does not apply.
+    distinct: the same, every distinct layer once. ignored_window: tokens of a window that the engine does not apply.
     """
 
     runs: tuple[tuple[int, LayerShape], ...]
+    distinct: tuple[tuple[int, LayerShape], ...]
     window: int | None
     ignored_window: int | None
 
     @property
     def latent(self) -> bool:
         """True where caches hold no values: one latent stands for both."""
-        return any(layer.latent or layer.entry for _, layer in self.runs)
+        return any(layer.latent or layer.entry for _, layer in self.distinct)
 
     @property
     def compressed(self) -> bool:
         """True for DeepSeek-V4."""
-        return any(layer.entry for _, layer in self.runs)
+        return any(layer.entry for _, layer in self.distinct)
 
     @property
     def widest_v(self) -> int:
         """Elements of the widest V row."""
-        return max(layer.v for _, layer in self.runs)
+        return max(layer.v for _, layer in self.distinct)
 
 
-@lru_cache(maxsize=64)
-def _shape(runs: tuple[tuple[int, Layer], ...], place: str) -> Shape:
-    shapes = {id(layer): layer_shape(layer.tensors(), place) for _, layer in runs}
-    found = tuple((count, shapes[id(layer)]) for count, layer in runs)
-    kept = [layer for _, layer in found]
+def _shape(spec: ModelSpec) -> Shape:
+    place = spec.source
+    shapes = {id(layer): layer_shape(layer.tensors(), place) for _, layer in spec.layers()}
+    kept = list(shapes.values())
     windows = {layer.window for layer in kept if layer.window is not None}
+    states = {(layer.r, layer.s) for layer in kept if layer.r or layer.s}
+    _check_mixture(kept, windows, states, place)
+    window, ignored = next(iter(windows), None), None
+    grows = any(layer.k and layer.window is None for layer in kept)
+    if window is not None and not grows and not states and not any(layer.entry for layer in kept):
+        shapes = {key: layer.replace(window=None) for key, layer in shapes.items()}
+        window, ignored = None, window
+    runs = tuple((count, shapes[id(layer)]) for count, layer in spec.runs)
+    distinct = tuple((count, shapes[id(layer)]) for count, layer in spec.layers())
+    return Shape(runs, distinct, window, ignored)
+
+
+def _check_mixture(kept: list[LayerShape], windows: set[int], states: set[tuple[int, int]], place: str) -> None:
+    """Refuse layers that the engine's models never have together."""
     if len(windows) > 1:
         raise _refused(
             place, f"windows of {' and '.join(f'{w:,}' for w in sorted(windows))} tokens: it has one for all"
         )
-    states = {(layer.r, layer.s) for layer in kept if layer.r or layer.s}
     if len(states) > 1:
         raise _refused(place, "recurrent layers of several sizes: it has one for all")
     if len({layer.entry for layer in kept}) > 1:
         raise _refused(place, "compressed entries beside other layers, which no model of it has")
     if any(layer.latent for layer in kept) and any(layer.v for layer in kept):
         raise _refused(place, "latents in some layers and values in others, which no model of it has")
-    window = next(iter(windows), None)
-    grows = any(layer.k and layer.window is None for layer in kept)
-    if window is not None and not grows and not states and not any(layer.entry for layer in kept):
-        whole = tuple((count, layer.replace(window=None)) for count, layer in found)
-        return Shape(whole, None, window)
-    return Shape(found, window, None)
 
 
 def shape_of(spec: ModelSpec) -> Shape:
@@ -112,7 +117,7 @@ def shape_of(spec: ModelSpec) -> Shape:
             f"{spec.source}: latent: llama.cpp keeps whole heads for {spec.name}, whose widths the spec does not give",
             "a spec with {type: mha, heads: H, kv_heads: H, head_dim: nope + rope, v_head_dim: V} counts it",
         )
-    return _shape(spec.runs, spec.source)
+    return _shape(spec)
 
 
 def layer_shape(tensors: tuple[CacheTensor, ...], place: str) -> LayerShape:
