@@ -186,6 +186,45 @@ def test_a_model_whose_every_layer_has_a_window_is_kept_whole() -> None:
     assert found.reasons == ("windows of 16 are not applied",)
 
 
+@pytest.mark.parametrize(
+    ("options", "batch", "needed"),
+    [
+        (("n_parallel=4",), 1, 4 * 8192),
+        (("n_parallel=4", "kv_unified=true"), 1, None),
+        (("n_ctx=4096", "kv_unified=true"), 2, 2 * 8192),
+        (("n_parallel=1",), 3, 3 * 8192),
+        (("n_ctx=65536", "n_parallel=4"), 4, None),
+        (("n_ctx=65536", "n_parallel=16"), 4, 16 * 8192),
+        (("n_ctx=32768",), 4, None),
+    ],
+)
+def test_a_context_that_does_not_hold_the_workload_needs_the_cells_that_would(
+    options: tuple[str, ...], batch: int, needed: int | None
+) -> None:
+    found = reserved(LLAMA, *options, context=8192, batch=batch)
+    assert found.needed_bytes == (None if needed is None else max(needed * 131072, found.reserved_bytes))
+
+
+@pytest.mark.parametrize(
+    ("shape", "options", "context", "reasons"),
+    [
+        (GEMMA, (), 1000, ("1,000 tokens in 1,024 cells",)),
+        (GEMMA, (), 8192, ("windows of 1,024 hold 1,536 cells",)),
+        (GEMMA, ("swa_full=true",), 8192, ("windows of 1,024 hold 8,192 cells",)),
+        (LLAMA, (), 8192, ()),
+        (LLAMA, ("cache_type_k=q8_0",), 8192, ("K and V in q8_0 and f16, not bf16",)),
+        (LLAMA, ("no_kv_offload=true",), 8192, ("the cache stays in host memory",)),
+        (MAMBA, (), 8192, ("convolutions and states in f32",)),
+        (MAMBA, ("n_parallel=2",), 8192, ("convolutions and states in f32, 2 of each", "a sequence has 4,096 cells, fewer than the context")),
+        (DEEPSEEK, (), 8000, ("8,000 tokens in 8,192 cells",)),
+    ],
+)  # fmt: skip
+def test_reasons_name_what_makes_the_difference(
+    shape: dict[str, Any], options: tuple[str, ...], context: int, reasons: tuple[str, ...]
+) -> None:
+    assert reserved(shape, *options, context=context).reasons == reasons
+
+
 def test_slots_too_short_for_the_context_are_told_and_need_more() -> None:
     found = reserved(LLAMA, "n_parallel=4", context=8192)
     assert found.reserved_bytes == 1024 * MIB
@@ -208,6 +247,8 @@ def test_a_cache_in_host_memory_takes_nothing_of_the_device() -> None:
         (LLAMA, (), {"mtp": 1}, InputError, "--mtp: found 1", "leave out --mtp"),
         (LLAMA, (), {"batch": 257}, InputError, "--batch: found 257", "several servers"),
         (LLAMA, ("n_parallel=300",), {}, InputError, "-E n_parallel: found 300", "several servers"),
+        (LLAMA, ("n_ctx=2147483648",), {}, InputError, "-E n_ctx: found 2,147,483,648", "fewer tokens"),
+        (LLAMA, (), {"context": 2**30, "batch": 2}, InputError, "--ctx x --batch: found 2,147,483,648", "fewer"),
         (LLAMA, (), {"k_dtype": "fp8", "v_dtype": "fp8"}, InputError, "--k-dtype: found fp8", "q8_0"),
         (LLAMA, ("cache_type_k=q8_0",), {"k_dtype": "q4_0"}, InputError, "--k-dtype: found q4_0", "one of them"),
         (LLAMA, ("flash_attn=off", "cache_type_v=q8_0"), {}, InputError, "-E flash_attn: found off", "flash_attn=on"),

@@ -21,6 +21,7 @@ from kvplan.workload import Workload
 
 CELL_STEP = 256
 MOST_SEQUENCES = 256
+MOST_CONTEXT = 2**31 - 1
 N_BATCH, N_UBATCH = 2048, 512
 KV_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
 """Cache types that the engine's command line takes."""
@@ -92,6 +93,12 @@ def context_of(workload: Workload, options: Options) -> Context:
             "several servers, or --engine vllm",
         )
     asked = int(options.get("n_ctx", workload.context * workload.batch))
+    if asked > MOST_CONTEXT:
+        option = "-E n_ctx" if "n_ctx" in options else "--ctx x --batch"
+        raise InputError(
+            f"{option}: found {asked:,}, but llama.cpp counts a context in 32 bits, {MOST_CONTEXT:,} at most",
+            "fewer tokens, fewer sequences, or several servers",
+        )
     n_batch = min(asked, int(options.get("n_batch", N_BATCH)))
     n_ubatch = min(n_batch, int(options.get("n_ubatch", N_UBATCH)) or n_batch)
     unified = bool(options.get("kv_unified", False))

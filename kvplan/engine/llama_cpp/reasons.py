@@ -58,16 +58,22 @@ def _cells(why: Why, cache: Cache, layer: LayerShape) -> tuple[str, int]:
     if cache.name == "swa":
         rows = min(asked.context, window or 0)
         phrase = f"windows of {window or 0:,} hold {cache.cells:,} cells"
+        if asked.context <= (window or 0) and cache.cells == context.n_ctx_seq:
+            phrase = _padding(why)
     elif cache.name in ("csa", "hca") or (why.shape.compressed and cache.name == "indexer"):
         rows = asked.context // (HCA_RATIO if cache.name == "hca" else CSA_RATIO)
         phrase = "compressed entries padded to 256 cells"
     else:
         unbounded = why.shape.ignored_window
         rows = min(asked.context, unbounded) if unbounded else asked.context
-        tokens = f"{asked.context * asked.batch:,} tokens"
-        phrase = f"windows of {unbounded:,} are not applied" if unbounded else f"{tokens} in {context.n_ctx:,} cells"
+        phrase = f"windows of {unbounded:,} are not applied" if unbounded else _padding(why)
     total = cache.cells * streams
     return phrase, (held.first + held.second) * (total - rows * asked.batch) // total
+
+
+def _padding(why: Why) -> str:
+    """Tokens beside the cells they have."""
+    return f"{why.workload.context * why.workload.batch:,} tokens in {why.context.n_ctx:,} cells"
 
 
 def _types(why: Why, layer: LayerShape) -> tuple[str, int]:
@@ -113,5 +119,5 @@ def _states(why: Why, layer: LayerShape) -> tuple[str, int]:
     item = ITEM_BYTES[why.spec.fields.dtype]
     rows = context.states
     more = layer.r * (F32_BYTES * rows - item * batch) + layer.s * F32_BYTES * (rows - batch)
-    each = f", and {context.n_rs_seq} snapshots" if context.n_rs_seq else ""
-    return f"recurrent rows in f32, one for each of {context.n_parallel:,} sequences{each}", more
+    many = f", {rows:,} of each" if rows > 1 else ""
+    return f"convolutions and states in f32{many}", more
