@@ -44,6 +44,7 @@ def drawn(seed: int) -> Drawn:
     tp = r.choice((1, 1, 1, 2, 4, 8))
     family = r.choice(FAMILIES)
     layers, state = family(r, tp)
+    state = state if any(layer.get("state") for layer in layers) else {}
     d = Drawn(layers=layers, state=state, tp=tp, draft=None, mtp=0, dcp=1, options={}, encoder_tokens=None, seed=seed)
     d.dtype = r.choice(("bf16", "bf16", "fp16", "fp32"))
     d.pp = r.choice((1, 1, 1, 2, 3)) if len(layers) >= 3 else 1
@@ -363,7 +364,8 @@ class Server:
             speculative.method, speculative.num_speculative_tokens = "mtp", self.drafts
             speculative.draft_model_config = SimpleNamespace(hf_config=nextn)
             speculative.use_eagle = lambda: True
-        batched = d.options.get("max_num_batched_tokens", 8192)
+        crosses = any(layer.get("crosses") for layer in d.layers)  # EngineArgs: no chunked prefill beside an encoder
+        batched = d.options.get("max_num_batched_tokens", max(8192, d.context) if crosses else 8192)
         flight.parallel_config = SimpleNamespace(pipeline_parallel_size=d.pp)
         flight.scheduler_config = SimpleNamespace(
             async_scheduling=d.options.get("async_scheduling", True), max_num_batched_tokens=batched

@@ -21,7 +21,7 @@ from typing import ClassVar
 from kvplan.account import Account, Device
 from kvplan.engine import EngineOption, Options, Reservation
 from kvplan.engine.vllm.budget import account
-from kvplan.engine.vllm.caches import Request
+from kvplan.engine.vllm.caches import CROSS, Request
 from kvplan.engine.vllm.figures import capacity_figures, figures, reasons, shared_blocks
 from kvplan.engine.vllm.plan import Plan, plan
 from kvplan.engine.vllm.settings import OPTIONS, Settings, settings
@@ -48,7 +48,7 @@ class Vllm:
         _check(workload)
         chosen = settings(workload, options, PROFILES[version])
         planned = plan(spec, workload, chosen)
-        request = _request(spec, workload, chosen)
+        request = _request(workload, planned, chosen)
         blocks = sum(group.blocks(request) for group in planned.groups)
         taken = workload.batch * blocks - shared_blocks(planned, workload)
         found = figures(planned, request, blocks)
@@ -59,7 +59,7 @@ class Vllm:
             version,
             taken * planned.bytes_per_block,
             found,
-            reasons(planned, request, workload),
+            reasons(planned, request),
             (taken + 1) * planned.bytes_per_block,
         )
 
@@ -92,10 +92,12 @@ def _check(workload: Workload) -> None:
         )
 
 
-def _request(spec: ModelSpec, workload: Workload, chosen: Settings) -> Request:
-    batched = int(chosen.options.get("max_num_batched_tokens", 8192))
+def _request(workload: Workload, planned: Plan, chosen: Settings) -> Request:
+    crosses = any(cache.kind == CROSS for group in planned.groups for cache, _ in group.kinds)
+    batched = chosen.batched_tokens(workload.context, crosses)
     encoder = int(chosen.options.get("max_num_encoder_input_tokens", workload.encoder_tokens or batched))
-    return Request(workload.context, workload.dcp, chosen.in_flight(workload.pp), chosen.extra_tokens, encoder)
+    in_flight = chosen.in_flight(batched, workload.pp)
+    return Request(workload.context, workload.dcp, in_flight, chosen.extra_tokens, encoder)
 
 
 ENGINE = Vllm()

@@ -35,8 +35,8 @@ def _group_figures(planned: Plan, request: Request) -> list[dict[str, Any]]:
     for group in planned.groups:
         first = group.caches[0]
         block = planned.block_size if first.kind == STATE else first.block
-        pages = sorted({cache.page_bytes for cache in group.caches}, reverse=True)
-        kinds = " + ".join(dict.fromkeys(cache.kind for cache in group.caches))
+        pages = sorted({cache.page_bytes for cache, _ in group.kinds}, reverse=True)
+        kinds = " + ".join(dict.fromkeys(cache.kind for cache, _ in group.kinds))
         key = (
             kinds,
             len(group.layers),
@@ -98,16 +98,17 @@ def shared_blocks(planned: Plan, workload: Workload) -> int:
     return shared * (workload.batch - 1)
 
 
-def reasons(planned: Plan, request: Request, workload: Workload) -> tuple[str, ...]:
+def reasons(planned: Plan, request: Request) -> tuple[str, ...]:
     """Why a request takes more than the architecture needs, the weightiest first."""
     weighed: dict[str, int] = {}
-    layers = sum(len(group.layers) for group in planned.groups)
-    whole = max((len(group.layers) for group in planned.groups), default=0)
-    held = {group: group.blocks(request) for group in planned.groups}
-    if len(planned.groups) > 1 and whole * len(planned.groups) != layers:
-        phantom = sum((whole - len(group.layers)) * group.caches[0].page_bytes * held[group] for group in held)
-        weighed[f"{layers} layers padded to {whole * len(planned.groups)}"] = phantom
-    for group, blocks in held.items():
+    held = [(group, group.blocks(request)) for group in planned.groups]
+    widths = [group.width_bytes for group in planned.groups]
+    if len(set(widths)) > 1:
+        layers, most = sum(len(group.layers) for group, _ in held), max(len(group.layers) for group, _ in held)
+        alike = len({cache.page_bytes for group, _ in held for cache, _ in group.kinds}) == 1
+        padded = f"{layers} layers padded to {most * len(held)}" if alike else "blocks are as wide as the widest group"
+        weighed[padded] = sum((max(widths) - width) * blocks for width, (_, blocks) in zip(widths, held, strict=True))
+    for group, blocks in held:
         for why, weight in _group_reasons(group, blocks, request).items():
             weighed[why] = weighed.get(why, 0) + weight
     return tuple(sorted((why for why, weight in weighed.items() if weight > 0), key=lambda why: -weighed[why]))
@@ -115,22 +116,18 @@ def reasons(planned: Plan, request: Request, workload: Workload) -> tuple[str, .
 
 def _group_reasons(group: Group, blocks: int, request: Request) -> dict[str, int]:
     first, count = group.caches[0], len(group.layers)
-    if first.kind in WINDOWED:
-        needed = min(first.limit, request.tokens) * first.bare_bytes // first.block
-        return {"windows are reserved for the tokens in flight": count * (blocks * first.page_bytes - needed)}
+    padding = sum(blocks * (cache.page_bytes - cache.bare_bytes) * layers for cache, layers in group.kinds)
     if first.kind == STATE:
         return {
-            "state pages padded to the attention page": count * blocks * (first.page_bytes - first.bare_bytes),
+            "state pages padded to the attention page": padding,
             "states are held more than once": count * (blocks - 1) * first.bare_bytes,
         }
+    if first.kind in WINDOWED:
+        needed = min(first.limit, request.tokens) * first.bare_bytes // first.block
+        reserved = count * (blocks * first.bare_bytes - needed)
+        return {"windows are reserved for the tokens in flight": reserved, "pages padded to the largest": padding}
     if first.kind in GROWING:
         spare = blocks * first.block - request.tokens // request.dcp
-        return {
-            f"blocks of {first.block:,} tokens round up": sum(
-                spare * cache.bare_bytes // cache.block for cache in group.caches
-            ),
-            "pages padded to the largest": sum(
-                blocks * (cache.page_bytes - cache.bare_bytes) for cache in group.caches
-            ),
-        }
-    return {}
+        lost = sum(spare * cache.bare_bytes // cache.block * layers for cache, layers in group.kinds)
+        return {f"blocks of {first.block:,} tokens round up": lost, "pages padded to the largest": padding}
+    return {"pages padded to the largest": padding}

@@ -96,7 +96,8 @@ def _plan(of: ByIdentity, workload: Workload, chosen: Settings) -> Plan:
     states = any(isinstance(one, State) for one in asked)
     mode = chosen.state_mode(keeps) if states else "none"
     blocks = blocks_of(asked, chosen, stored, mode == "align", bool(skipping.words))
-    by_stage = [[c for one in stage for c in _caches(one, blocks, stored, chosen, mode)] for stage in stages]
+    made = {id(one): _caches(one, blocks, stored, chosen, mode) for one in {id(one): one for one in asked}.values()}
+    by_stage = [[cache for one in stage for cache in made[id(one)]] for stage in stages]
     caches = tuple(cache for stage in by_stage for cache in stage)
     beside = any(isinstance(one, Entries) for one in asked)
     try:

@@ -17,6 +17,8 @@ from kvplan.errors import InputError, NotCountableError
 from kvplan.record import Record
 from kvplan.workload import Workload
 
+BATCHED = 8192
+"""Tokens of a step by default: an API server's on cards of 70 to 160 GiB, A100 apart."""
 DTYPES = {"auto": None, "float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 
 
@@ -104,9 +106,12 @@ class Settings(Record):
         """The options as given."""
         return cast("Options", dict(self.pairs))
 
-    def in_flight(self, pp: int) -> int:
+    def batched_tokens(self, context: int, crosses: bool) -> int:
+        """Tokens of one step; models with an encoder have no chunked prefill, so a whole request fits by default."""
+        return int(self.options.get("max_num_batched_tokens", max(BATCHED, context if crosses else 0)))
+
+    def in_flight(self, batched: int, pp: int) -> int:
         """Tokens scheduled and not yet settled: one full batch for each one in flight."""
-        batched = int(self.options.get("max_num_batched_tokens", 8192))
         if not self.profile.in_flight:
             return batched
         return batched * (pp + 1 if self.options.get("async_scheduling", True) else pp)
