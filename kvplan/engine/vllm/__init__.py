@@ -93,7 +93,7 @@ def _check(workload: Workload) -> None:
 
 
 def _request(workload: Workload, planned: Plan, chosen: Settings) -> Request:
-    crosses = any(cache.kind == CROSS for group in planned.groups for cache, _ in group.kinds)
+    crosses = any(cache.kind == CROSS for group in planned.groups for cache, _ in group.members)
     batched = chosen.batched_tokens(workload.context, crosses)
     encoder = int(chosen.options.get("max_num_encoder_input_tokens", workload.encoder_tokens or batched))
     in_flight = chosen.in_flight(batched, workload.pp)

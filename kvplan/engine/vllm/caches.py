@@ -123,23 +123,23 @@ def uniform(caches: Caches) -> bool:
 class Group(Record):
     """Layers, by their place in the model, that share one block table; `caches` are theirs, in the same order.
 
-    kinds: the distinct caches and how many layers have each, which follow from `caches`.
+    members: the distinct caches and how many layers have each, which follow from `caches`.
     """
 
     layers: tuple[int, ...]
     caches: Caches
-    kinds: tuple[tuple[Cache, int], ...] = ()
+    members: tuple[tuple[Cache, int], ...] = ()
 
     def check(self) -> None:
         """Count the distinct caches once: a group is asked at many lengths."""
         counts: dict[Cache, int] = {}
         for cache in self.caches:
             counts[cache] = counts.get(cache, 0) + 1
-        self.__dict__["kinds"] = tuple(counts.items())
+        self.__dict__["members"] = tuple(counts.items())
 
     def blocks(self, request: Request) -> int:
         """Blocks that `request` holds in this group."""
-        return max(cache.blocks(request) for cache, _ in self.kinds)
+        return max(cache.blocks(request) for cache, _ in self.members)
 
     def bytes_in(self, layers: range) -> int:
         """Bytes of one block in those of its layers that lie in `layers`."""
@@ -148,4 +148,4 @@ class Group(Record):
     @property
     def width_bytes(self) -> int:
         """Bytes of one block in all of its layers."""
-        return sum(cache.page_bytes * count for cache, count in self.kinds)
+        return sum(cache.page_bytes * count for cache, count in self.members)

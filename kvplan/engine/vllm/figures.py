@@ -35,8 +35,8 @@ def _group_figures(planned: Plan, request: Request) -> list[dict[str, Any]]:
     for group in planned.groups:
         first = group.caches[0]
         block = planned.block_size if first.kind == STATE else first.block
-        pages = sorted({cache.page_bytes for cache, _ in group.kinds}, reverse=True)
-        kinds = " + ".join(dict.fromkeys(cache.kind for cache, _ in group.kinds))
+        pages = sorted({cache.page_bytes for cache, _ in group.members}, reverse=True)
+        kinds = " + ".join(dict.fromkeys(cache.kind for cache, _ in group.members))
         key = (
             kinds,
             len(group.layers),
@@ -105,7 +105,7 @@ def reasons(planned: Plan, request: Request) -> tuple[str, ...]:
     widths = [group.width_bytes for group in planned.groups]
     if len(set(widths)) > 1:
         layers, most = sum(len(group.layers) for group, _ in held), max(len(group.layers) for group, _ in held)
-        alike = len({cache.page_bytes for group, _ in held for cache, _ in group.kinds}) == 1
+        alike = len({cache.page_bytes for group, _ in held for cache, _ in group.members}) == 1
         padded = f"{layers} layers padded to {most * len(held)}" if alike else "blocks are as wide as the widest group"
         weighed[padded] = sum((max(widths) - width) * blocks for width, (_, blocks) in zip(widths, held, strict=True))
     for group, blocks in held:
@@ -116,7 +116,7 @@ def reasons(planned: Plan, request: Request) -> tuple[str, ...]:
 
 def _group_reasons(group: Group, blocks: int, request: Request) -> dict[str, int]:
     first, count = group.caches[0], len(group.layers)
-    padding = sum(blocks * (cache.page_bytes - cache.bare_bytes) * layers for cache, layers in group.kinds)
+    padding = sum(blocks * (cache.page_bytes - cache.bare_bytes) * layers for cache, layers in group.members)
     if first.kind == STATE:
         return {
             "state pages padded to the attention page": padding,
@@ -128,6 +128,6 @@ def _group_reasons(group: Group, blocks: int, request: Request) -> dict[str, int
         return {"windows are reserved for the tokens in flight": reserved, "pages padded to the largest": padding}
     if first.kind in GROWING:
         spare = blocks * first.block - request.tokens // request.dcp
-        lost = sum(spare * cache.bare_bytes // cache.block * layers for cache, layers in group.kinds)
+        lost = sum(spare * cache.bare_bytes // cache.block * layers for cache, layers in group.members)
         return {f"blocks of {first.block:,} tokens round up": lost, "pages padded to the largest": padding}
     return {"pages padded to the largest": padding}
