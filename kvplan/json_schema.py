@@ -16,6 +16,7 @@ RESULTS: dict[str, type[Record]] = {
     "fit": r.FitResult,
     "table": r.TableRow,
     "measure": r.MeasureResult,
+    "check": r.CheckVerdict,
     "models": r.ModelRow,
     "gpus": r.GpuRow,
     "engines": r.EngineRow,
@@ -36,7 +37,7 @@ def schema(command: str) -> dict[str, Any]:
     model = _model(RESULTS[command], {})
     items = TypeAdapter(model).json_schema(mode="serialization")
     definitions = items.pop("$defs", {})
-    key = "rows" if command == "table" else "results"
+    key = {"table": "rows", "check": "verdicts"}.get(command, "results")
     more = MORE.get(command, {})
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

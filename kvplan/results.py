@@ -89,7 +89,7 @@ class ComputeResult(Record):
 
 
 class ChangeResult(Record):
-    """A change to a serve command after which it starts, checked by counting it."""
+    """A change to a serve command after which it fits, checked by counting it."""
 
     change: str
     max_context: int | None
@@ -99,11 +99,14 @@ class ChangeResult(Record):
 class ServeResult(Record):
     """A serve command as read, and whether it starts: null where no card was named.
 
+    when_short: what the engine does where one sequence of the length finds no room: `refuses` to start, `shortens`
+    what it takes, or `spills` into host memory.
+
     counted_as: the model of the catalogue that stands for the command's own name, or null. parallel: sequences
-    that the command lets run at once. shaping: flags that the answer follows from; idle: flags that change no
+    that the command lets run at once. needed_bytes: the smallest cache budget of one card with which it starts. shaping: flags that the answer follows from; idle: flags that change no
     memory that is counted; unknown: flags that the program does not have; uncounted: flags that change memory
     in a way that is not counted. refusals: why the engine refuses it whatever the memory. changes: what makes it
-    start, where it does not.
+    fit, where it does not.
     """
 
     command: str
@@ -114,6 +117,8 @@ class ServeResult(Record):
     counted_as: str | None
     cards: int | None
     starts: bool | None
+    when_short: str
+    needed_bytes: int
     parallel: int | None
     shaping: tuple[str, ...]
     idle: tuple[str, ...]
@@ -160,6 +165,27 @@ class TimeResult(Record):
     link_seconds: float
     confidence: str
     not_modelled: tuple[str, ...]
+
+
+class CheckVerdict(Record):
+    """Whether one command of a deployment file fits its cards.
+
+    budget: what must hold: the command must fit, with its model, engine, cards, tokens and sequences. ok: null
+    where no card is named, or the command cannot be answered (refused says why). value: bytes of the cache budget
+    that it needs on one card; limit: bytes that the card leaves it.
+    """
+
+    budget: Mapping[str, Any]
+    ok: bool | None
+    value: int | None
+    limit: int | None
+    place: str
+    refused: str | None
+    bytes_per_sequence: int | None
+    max_context: int | None
+    max_batch: int | None
+    serve: ServeResult | None
+    hints: tuple[str, ...]
 
 
 class SizeResult(Record):

@@ -1,13 +1,15 @@
-"""YAML from strangers, read with bounds: no tags, no anchors, no aliases, no deep nesting.
+"""YAML from strangers, read with bounds: no tags, no deep nesting, and no anchors except where others write them.
 
-The parser's events are folded into plain values one by one, so a hostile file is refused at the
-event that oversteps, before anything is built from it. Scalars follow YAML 1.2's core rules:
-`yes`, `12:30` and `0o17` stay text.
+`load_yaml` reads what people write for kvplan. `load_documents` reads what they wrote for other programs: several
+documents, and anchors and aliases, each alias counted with everything it stands for. The parser's events are
+folded into plain values one by one, so a hostile file is refused at the event that oversteps, before anything is
+built from it. Scalars follow YAML 1.2's core rules: `yes`, `12:30` and `0o17` stay text.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from math import isfinite
 from typing import Any
 
@@ -47,12 +49,28 @@ def load_yaml(text: str, source: str) -> Any:
 
     Raises: InputError when the text is not one plain YAML document within the bounds.
     """
+    return _guarded(text, source, _fold)
+
+
+def load_documents(text: str, source: str) -> list[Any]:
+    """Every document in `text`, anchors and aliases resolved; an alias counts as all that it stands for.
+
+    Values that an alias repeats are one object; nobody may change them.
+
+    Raises: InputError when the text is not plain YAML within the bounds.
+    """
+    documents: list[Any] = _guarded(text, source, _fold_all)
+    return documents
+
+
+def _guarded(text: str, source: str, fold: Callable[[str, str], Any]) -> Any:
+    """What `fold` makes of the text, or what is wrong with it in two lines."""
     if len(text) > MOST_BYTES:
         raise InputError(f"{source}: larger than {MOST_BYTES:,} characters", "split the file")
     if "%TAG" in text:  # each is compared with all before it: a megabyte of them takes seconds
         raise InputError(f"{source}: holds the YAML directive %TAG", "write plain values")
     try:
-        return _fold(text, source)
+        return fold(text, source)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" line {mark.line + 1}, column {mark.column + 1}:" if mark else ""
@@ -99,13 +117,67 @@ def _fold(text: str, source: str) -> Any:
     return root[0] if root else None
 
 
+def _fold_all(text: str, source: str) -> list[Any]:
+    """The documents' values, built event by event; anchors are forgotten at the end of each document."""
+    loader = _LOADER(text)
+    stack: list[_Place] = []
+    documents: list[Any] = []
+    anchors: dict[str, tuple[Any, int]] = {}
+    nodes = 0
+    try:
+        while loader.check_event():
+            event = loader.get_event()
+            kind = type(event)
+            if kind is AliasEvent:
+                if event.anchor not in anchors:
+                    line = f"{source}: line {event.start_mark.line + 1}:"
+                    raise InputError(f"{line} the alias {quoted(event.anchor)} stands for nothing", "define it before")
+                value, held = anchors[event.anchor]
+                nodes += held
+                if nodes > MOST_NODES:
+                    raise _refusal(event, nodes, source, anchored=True)
+                _place_value(value, stack, documents, event, source)
+            elif kind is ScalarEvent or kind is MappingStartEvent or kind is SequenceStartEvent:
+                nodes += 1
+                if nodes > MOST_NODES or len(stack) >= DEEPEST or event.tag not in (None, STRING_TAG):
+                    raise _refusal(event, nodes, source, anchored=True)
+                value = _scalar(event, source) if kind is ScalarEvent else {} if kind is MappingStartEvent else []
+                _place_value(value, stack, documents, event, source)
+                if kind is not ScalarEvent:
+                    stack.append(_Place(value, event.anchor, nodes))
+                elif event.anchor is not None:
+                    anchors[event.anchor] = value, 1
+            elif kind is SequenceEndEvent or kind is MappingEndEvent:
+                place = stack.pop()
+                if place.anchor is not None:
+                    anchors[place.anchor] = place.container, nodes - place.before + 1
+            elif kind is DocumentStartEvent:
+                anchors.clear()
+    finally:
+        loader.dispose()
+    return documents
+
+
+def _place_value(value: Any, stack: list[_Place], documents: list[Any], event: Any, source: str) -> None:
+    if stack:
+        _put(value, stack[-1], event, source)
+    else:
+        documents.append(value)
+
+
+STRING_TAG = "tag:yaml.org,2002:str"
+
+
 class _Place:
-    """A container being filled, and the key that waits for its value."""
+    """A container being filled, and the key that waits for its value.
 
-    __slots__ = ("container", "is_list", "key", "waiting")
+    anchor: what an alias calls it. before: values read when it began, itself included.
+    """
 
-    def __init__(self, container: Any) -> None:
-        self.container = container
+    __slots__ = ("anchor", "before", "container", "is_list", "key", "waiting")
+
+    def __init__(self, container: Any, anchor: str | None = None, before: int = 0) -> None:
+        self.container, self.anchor, self.before = container, anchor, before
         self.is_list = type(container) is list
         self.key: Any = None
         self.waiting = False
@@ -127,10 +199,10 @@ def _put(value: Any, place: _Place, event: Any, source: str) -> None:
         place.key, place.waiting = value, True
 
 
-def _refusal(event: Any, nodes: int, source: str) -> InputError:
+def _refusal(event: Any, nodes: int, source: str, *, anchored: bool = False) -> InputError:
     """Why the document stops here: whatever a plain spec never holds."""
     line = f"{source}: line {event.start_mark.line + 1}:"
-    if event.anchor is not None:
+    if event.anchor is not None and not anchored:
         return InputError(f"{line} holds a YAML anchor or alias", "write the values out")
     if getattr(event, "tag", None) is not None:
         return InputError(f"{line} holds the YAML tag {quoted(event.tag)}", "write plain values")
@@ -141,7 +213,7 @@ def _refusal(event: Any, nodes: int, source: str) -> InputError:
 
 def _scalar(event: Any, source: str) -> Any:
     text: str = event.value
-    if not event.implicit[0]:
+    if not event.implicit[0] or event.tag == STRING_TAG:
         return text
     if text in _WORDS:
         return _WORDS[text]

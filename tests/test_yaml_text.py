@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kvplan import yaml_text
 from kvplan.errors import InputError
 from kvplan.spec import parse_spec
-from kvplan.yaml_text import DEEPEST, MOST_BYTES, MOST_NODES, load_yaml
+from kvplan.yaml_text import DEEPEST, MOST_BYTES, MOST_NODES, load_documents, load_yaml
 
 MEGABYTE = 2**20
 
@@ -254,3 +254,48 @@ MARKS = [*"""- |? |: |a|1|[|]|{|}|,|\n|  |&a |*a |!t |'|\"|>|#|---|%|\t""".split
 def test_no_mixture_of_marks_is_a_traceback(marks: list[str]) -> None:
     """The same for texts made of YAML's own marks."""
     assert answer("".join(marks)).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("text", "documents"),
+    [
+        ("", []),
+        ("a: 1", [{"a": 1}]),
+        ("a: 1\n---\n- 2\n---\n", [{"a": 1}, [2], None]),
+        ("a: &x {k: [1]}\nb: *x\nc: [*x, *x]\n", [{"a": {"k": [1]}, "b": {"k": [1]}, "c": [{"k": [1]}] * 2}]),
+        ("a: &x text\nb: *x\n", [{"a": "text", "b": "text"}]),
+        ("a: &x [1]\nb: &x [2]\nc: *x\n", [{"a": [1], "b": [2], "c": [2]}]),
+        ("a: !!str 1\n", [{"a": "1"}]),
+    ],
+)
+def test_other_people_s_documents_are_read_with_their_anchors(text: str, documents: list[Any]) -> None:
+    """Several documents, aliases as what they stand for, the last anchor of a name."""
+    assert documents == load_documents(text, "f.yaml")
+
+
+BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 12)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (BOMB, "more than 50,000 values"),
+        ("a: &a [*a]", "the alias 'a' stands for nothing"),
+        ("a: &a 1\n---\nb: *a", "the alias 'a' stands for nothing"),
+        ("a: !!python/object:os.system x", "the YAML tag"),
+        ("a: " + "[" * 30 + "]" * 30, "nested deeper"),
+        ("- x\n" * 60_000, "more than 50,000 values"),
+        ("a: 1\na: 2\n", "stands twice"),
+        ("a: [", "not YAML"),
+        ("x" * (MOST_BYTES + 1), "larger than"),
+    ],
+    ids=range(9),
+)
+def test_other_people_s_documents_have_the_same_bounds(text: str, says: str) -> None:
+    """An alias counts as all that it stands for."""
+    with pytest.raises(InputError, match=says) as caught:
+        load_documents(text, "f.yaml")
+    assert caught.value.what.isprintable()
+    assert caught.value.fix

@@ -23,6 +23,7 @@ COMMANDS = {
     "fit": "fit",
     "explain": "explain",
     "table": "table",
+    "check": "check",
     "measure": "measure",
     "import": "import_source",
     "models": "models",
@@ -100,7 +101,7 @@ def main() -> NoReturn:
     try:
         code = app(prog_name="kvplan", standalone_mode=False)
     except KvplanError as error:
-        code = _complain(error.what, error.fix, error.exit_code)
+        code = complain(error.what, error.fix, error.exit_code)
     except SystemExit as left:  # typer leaves with 1 when the reader is gone
         code = _pipe_closed() if isinstance(left.__context__, BrokenPipeError) else left.code
     except OSError as error:
@@ -110,7 +111,7 @@ def main() -> NoReturn:
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise
-        code = _help(error) if type(error).__name__ == "NoArgsIsHelpError" else _complain(*_usage(error), 2)
+        code = _help(error) if type(error).__name__ == "NoArgsIsHelpError" else complain(*_usage(error), 2)
     _leave(code if isinstance(code, int) else 0)
 
 
@@ -140,10 +141,10 @@ def _pipe_closed() -> int:
 def _unwritten(error: OSError) -> int:
     """The report could not be written, as on a full disk."""
     _pipe_closed()
-    return _complain(f"{error.filename or 'stdout'}: {error.strerror or error}", "check the disk it is written to", 2)
+    return complain(f"{error.filename or 'stdout'}: {error.strerror or error}", "check the disk it is written to", 2)
 
 
-def _complain(what: str, fix: str, code: int) -> int:
+def complain(what: str, fix: str, code: int) -> int:
     """The two lines of an error, on stderr."""
     sys.stderr.write(f"error: {_one_line(what)}\n")
     if fix:

@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kvplan.catalogue import find, gpu_named, model_named, spec_folders
+from kvplan.catalogue import SHIPPED_GPUS, find, gpu_named, model_named, spec_folders
 from kvplan.engine import ENGINES, engine_class, engine_named, options_known
 from kvplan.errors import InputError, KvplanError, printable, quoted
 from kvplan.importers.source import is_source
 from kvplan.planner.changes import changes
 from kvplan.planner.refusals import refusals
-from kvplan.question import Question
+from kvplan.question import Question, subject
 from kvplan.record import Record
 from kvplan.results import ServeResult, SizeResult
 from kvplan.serving import Served, served, server
@@ -57,9 +57,9 @@ def serve_answer(launch: Launch, beside: Mapping[str, Any]) -> SizeResult:
     command = command_of(launch, beside)
     answer, question = _sized(command)
     refused = refusals(command.served, launch, question, answer)
-    judged = answer.gpu is not None
-    starts = False if refused else answer.gpu.fits if answer.gpu else None
-    found = changes(question, server(command.served.engine).CHANGES) if judged and not starts and not refused else ()
+    engine = server(command.served.engine)
+    short = answer.gpu is not None and not answer.gpu.fits
+    found = changes(question, engine.CHANGES) if short and not refused else ()
 
     def shown(words: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(printable(word) for word in words)
@@ -73,7 +73,9 @@ def serve_answer(launch: Launch, beside: Mapping[str, Any]) -> SizeResult:
             model=printable(command.served.model or answer.model),
             counted_as=command.counted_as,
             cards=launch.cards,
-            starts=starts,
+            starts=False if refused else _starts(question, answer, engine.WHEN_SHORT),
+            when_short=engine.WHEN_SHORT,
+            needed_bytes=_needed(question, answer),
             parallel=command.served.parallel,
             shaping=shown(command.shaping),
             idle=shown(command.idle),
@@ -90,6 +92,28 @@ def printable_words(words: tuple[str, ...], most: int = 400) -> str:
     """A command on one bounded line."""
     line = " ".join(printable(word) for word in words)
     return line if len(line) <= most else f"{line[:most]}…"
+
+
+def _starts(question: Question, answer: SizeResult, when_short: str) -> bool | None:
+    """Whether the engine starts; None where no card is named.
+
+    An engine that shortens starts with any room at all; one that spills starts unless it was told how many layers
+    go to the card.
+    """
+    gpu = answer.gpu
+    if gpu is None or gpu.fits:
+        return None if gpu is None else True
+    if when_short == "shortens":
+        return bool(gpu.max_context)
+    return when_short == "spills" and not any(pair.startswith("n_gpu_layers=") for pair in question.engine_options)
+
+
+def _needed(question: Question, answer: SizeResult) -> int:
+    """The smallest cache budget of one card in which the command starts, a draft model's cache included."""
+    w = answer.workload
+    refused = bool(answer.engine and "refused" in answer.engine)
+    asked = subject(question.replace(engine=None, engine_options=()) if refused else question)
+    return asked.weigh(w.context, w.batch) + (answer.draft.per_rank_bytes if answer.draft else 0)
 
 
 def _one_line(text: str) -> str:
@@ -137,7 +161,11 @@ def command_of(launch: Launch, beside: Mapping[str, Any]) -> Command:
             )
     fields |= given
     if fields.get("gpu") is None and launch.gpu is not None:
-        fields["gpu"] = launch.gpu
+        card = find(launch.gpu.removesuffix("-SHARED"), [SHIPPED_GPUS])
+        if card is None:
+            notes.append(f"its card, {launch.gpu}, is not in the catalogue: name it with --gpu")
+        else:
+            fields["gpu"] = card.name
     automatic = fields.get("ctx") == "auto"
     if automatic:
         fields["ctx"] = "max"

@@ -15,7 +15,7 @@ def serve_blocks(result: SizeResult, serve: ServeResult) -> list[Block]:
     """The verdict on the command, and what would help."""
     blocks: list[Block] = [Heading(serve.command), Lines(verdict_lines(result, serve), strong=serve.starts is True)]
     if serve.changes:
-        blocks.append(Lines(("what makes it start:", *(f"  {change_line(change)}" for change in serve.changes))))
+        blocks.append(Lines(("what makes it fit:", *(f"  {change_line(change)}" for change in serve.changes))))
     return blocks
 
 
@@ -40,14 +40,28 @@ def verdict_lines(result: SizeResult, serve: ServeResult) -> tuple[str, ...]:
     if serve.refusals:
         return (f"does not start{where}", *(f"  {reason}" for reason in serve.refusals))
     close = ", by the best estimate; the bounds disagree" if "gpu.fits" in result.bounds else ""
-    lines = [f"{'starts' if serve.starts else 'does not start'}{where}{close}"]
+    fits = gpu is not None and gpu.fits
+    lines = [f"{start_words(serve, fits, where)}{close}"]
     if gpu is not None and gpu.kv_budget_bytes is not None:
         lines.append(f"holds {_held(gpu.max_batch)} of {w.context:,} tokens at once")
-        if not serve.starts and not gpu.max_batch:
+        if not fits and not gpu.max_batch:
             lines.append(f"longest that fits: {unlimited(gpu.max_context, 'tokens')}")
     if serve.parallel is not None and gpu is not None and gpu.max_batch is not None and serve.parallel > gpu.max_batch:
         lines.append(f"the command lets {serve.parallel:,} run at once: a limit, not what is resident")
     return tuple(lines)
+
+
+SHORT = {
+    "shortens": "starts{}, and takes no sequence of that length",
+    "spills": "starts{} with a part in host memory, since it does not fit",
+}
+
+
+def start_words(serve: ServeResult, fits: bool, where: str) -> str:
+    """Whether it starts, where and how."""
+    if fits:
+        return f"starts{where}"
+    return SHORT[serve.when_short].format(where) if serve.starts else f"does not start{where}"
 
 
 def _held(count: int | None) -> str:

@@ -66,11 +66,14 @@ class Asked(Record):
 class Server(Protocol):
     """What the roster asks of an engine's reader.
 
-    CHANGES: how the engine spells what may be changed, by field of `Question`, `{}` for the value.
+    WHEN_SHORT: what the engine does where a sequence of the length finds no room: `refuses` to start, `shortens`
+    what it takes, or `spills` into host memory. CHANGES: how the engine spells what may be changed, by field of
+    `Question`, `{}` for the value.
     """
 
     NAME: str
     FLAGS: Table
+    WHEN_SHORT: str
     CHANGES: Mapping[str, str]
 
     def arguments_of(self, words: tuple[str, ...]) -> tuple[str, ...] | None:

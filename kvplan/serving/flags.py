@@ -94,7 +94,7 @@ class Arguments(Record):
         if names_unknown(value):
             raise InputError(
                 f"{flag}: {quoted(value)} is not known here, and the answer depends on it",
-                "write the value, or give the variable with --env NAME=VALUE",
+                "write the value there, or give it to `kvplan check` with --env NAME=VALUE",
             )
         return value
 

@@ -57,6 +57,7 @@ class LlamaCpp:
         dashes=True,
         equals=False,
     )
+    WHEN_SHORT: ClassVar[str] = "spills"
     CHANGES: ClassVar[Mapping[str, str]] = {"ctx": "-c {}", "cache": "-ctk {0} -ctv {0}", "batch": "-np {0} -c {1}"}
 
     def arguments_of(self, words: tuple[str, ...]) -> tuple[str, ...] | None:

@@ -29,6 +29,7 @@ class Mlx:
 
     NAME: ClassVar[str] = "mlx"
     FLAGS: ClassVar[Table] = table({"value": [VALUES], "switch": [SWITCHES]})
+    WHEN_SHORT: ClassVar[str] = "spills"
     CHANGES: ClassVar[Mapping[str, str]] = {"kv_bits": "--kv-bits {}"}
 
     def arguments_of(self, words: tuple[str, ...]) -> tuple[str, ...] | None:

@@ -46,6 +46,7 @@ class Ollama:
         },
         prefixes=False,
     )
+    WHEN_SHORT: ClassVar[str] = "spills"
     CHANGES: ClassVar[Mapping[str, str]] = {
         "ctx": "OLLAMA_CONTEXT_LENGTH={}",
         "cache": "OLLAMA_KV_CACHE_TYPE={}",

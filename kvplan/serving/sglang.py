@@ -61,6 +61,7 @@ class Sglang:
             "optional": [f.OPTIONALS, f.EARLIER_OPTIONALS],
         }
     )
+    WHEN_SHORT: ClassVar[str] = "shortens"
     CHANGES: ClassVar[Mapping[str, str]] = {
         "ctx": "--context-length {}",
         "cache": "--kv-cache-dtype {}",

@@ -36,6 +36,7 @@ class Trtllm:
 
     NAME: ClassVar[str] = "trtllm"
     FLAGS: ClassVar[Table] = table({"value": [VALUES], "switch": [SWITCHES]}, prefixes=False)
+    WHEN_SHORT: ClassVar[str] = "shortens"
     CHANGES: ClassVar[Mapping[str, str]] = {
         "ctx": "--max_seq_len {}",
         "tp": "--tp_size {}",

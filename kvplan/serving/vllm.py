@@ -75,6 +75,7 @@ class Vllm:
         dashes=True,
         attached=("-O",),
     )
+    WHEN_SHORT: ClassVar[str] = "refuses"
     CHANGES: ClassVar[Mapping[str, str]] = {
         "ctx": "--max-model-len {}",
         "cache": "--kv-cache-dtype {}",

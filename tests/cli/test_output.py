@@ -55,9 +55,10 @@ SMALLEST = {
     "fit": ("gpt-2", "--gpu", "t4"),
     "measure": ("gpt-2", "--ctx", "64", "--device", "cpu", "--limit-bytes", "10MiB"),
     "table": (str(REPOSITORY / "docs" / "capacity.yaml"),),
+    "check": (str(REPOSITORY / "tests" / "data" / "served.sh"),),
 }
 """What each command needs to answer at all."""
-LISTS = {"table": "rows"}
+LISTS = {"table": "rows", "check": "verdicts"}
 """The key of a command's list of answers, where it is not `results`."""
 
 
