@@ -30,6 +30,7 @@ ENGINES = {
     "llama.cpp": "llama_cpp",
     "ollama": "ollama",
     "mlx": "mlx",
+    "exllamav3": "exllamav3",
 }
 
 
