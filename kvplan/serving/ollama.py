@@ -18,7 +18,7 @@ from kvplan.serving.values import environment_number
 VERBS = frozenset({"serve", "start", "run"})
 CACHE_TYPES = {"f16": "fp16", "f32": "fp32"}
 IDLE_VARIABLES = frozenset(
-    """OLLAMA_DEBUG OLLAMA_FLASH_ATTENTION OLLAMA_HOST OLLAMA_KEEP_ALIVE OLLAMA_LLM_LIBRARY OLLAMA_LOAD_TIMEOUT
+    """OLLAMA_DEBUG OLLAMA_HOST OLLAMA_KEEP_ALIVE OLLAMA_LLM_LIBRARY OLLAMA_LOAD_TIMEOUT
     OLLAMA_MAX_QUEUE OLLAMA_MODELS OLLAMA_NOHISTORY OLLAMA_NOPRUNE OLLAMA_ORIGINS OLLAMA_SCHED_SPREAD
     OLLAMA_MULTIUSER_CACHE OLLAMA_INTEL_GPU OLLAMA_NEW_ENGINE OLLAMA_AUTH OLLAMA_REMOTES OLLAMA_VULKAN
     OLLAMA_EDITOR OLLAMA_NO_CLOUD OLLAMA_MAX_TRANSFER_STREAMS OLLAMA_DEBUG_LOG_REQUESTS OLLAMA_RUNNERS_DIR
@@ -30,7 +30,10 @@ READ_VARIABLES = (
     "OLLAMA_KV_CACHE_TYPE",
     "OLLAMA_GPU_OVERHEAD",
     "OLLAMA_MAX_LOADED_MODELS",
+    "OLLAMA_FLASH_ATTENTION",
 )
+FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
+"""What Go reads as false; anything else that is set counts as true."""
 
 
 class Ollama:
@@ -80,7 +83,9 @@ class Ollama:
             if name.startswith("OLLAMA_") and name not in IDLE_VARIABLES and name not in READ_VARIABLES
         ]
         notes += [f"{name}: no variable of Ollama that kvplan knows" for name in uncounted[:5]]
-        return Asked(model, fields, {}, frozenset(), tuple(notes), (), fields["batch"])
+        flash = environment.get("OLLAMA_FLASH_ATTENTION", "").strip(" \"'")
+        options = {"flash_attention": "false" if flash in FALSE else "true"} if flash else {}
+        return Asked(model, fields, options, frozenset(), tuple(notes), (), fields["batch"])
 
 
 LENGTHS = ((47 * 2**30, 262_144), (23 * 2**30, 32_768))

@@ -136,6 +136,15 @@ def test_what_ollama_cuts_is_counted_as_cut(command: str, context: int, batch: i
     assert answer["serve"]["starts"]
 
 
+def test_a_quantized_cache_needs_the_flash_attention_that_ollama_is_told_to_leave_out() -> None:
+    """`OLLAMA_FLASH_ATTENTION=0` does not start with `OLLAMA_KV_CACHE_TYPE=q8_0`, and 1 does."""
+    command = "OLLAMA_CONTEXT_LENGTH=8192 OLLAMA_KV_CACHE_TYPE=q8_0 OLLAMA_FLASH_ATTENTION={} ollama run llama3.1:8b"
+    assert 0 == run("size", "--serve", command.format(1), "--gpu", "h100", "--quiet").code
+    answer = run("size", "--serve", command.format(0), "--gpu", "h100", "--format", "json", "--quiet")
+    assert (1, False) == (answer.code, answer.result["serve"]["starts"])
+    assert any("flash attention" in line for line in answer.result["serve"]["refusals"])
+
+
 def test_a_matrix_stands_beside_a_command() -> None:
     """Lists of `--gpu` and `--ctx` give a row each."""
     answer = run("size", "--serve", LLAMA, "--gpu", "h100,h200", "--ctx", "8k,32k", "--format", "json", "--quiet")
