@@ -307,20 +307,29 @@ def _metadata(log: Log) -> tuple[dict[str, Any], tuple[str, ...]]:
         found = KEY.match(line)
         if found:
             value = _value(found[2], found[3].rstrip())
-            if value is not None:
+            if value is None and found[2].startswith("arr["):
+                value = ()  # a list that the log cuts short: known to be there, and no use
+            if value is not None and not found[1].startswith("tokenizer."):
                 values.setdefault(found[1], value)
     facts = _facts(log)
     architecture = values.get("general.architecture") or facts.get("arch")
     if isinstance(architecture, str):
-        values.setdefault("general.architecture", architecture)
-        for name, key in FACTS.items():
-            value = _number(facts.get(name, ""))
-            if value is not None and f"{architecture}.{key}" not in values:
-                values[f"{architecture}.{key}"] = value
-        _add_drafts(values, facts, architecture)
+        _add_facts(values, facts, architecture)
     names = [values.get("general.name"), facts.get("general.name"), values.get("general.basename")]
     names += [match[1] for _, match in log.found("tensors from ", r"\S{0,400}?([\w.+-]{1,150})\.gguf")]
     return values, tuple(dict.fromkeys(name for name in names if isinstance(name, str) and name))
+
+
+def _add_facts(values: dict[str, Any], facts: dict[str, str], architecture: str) -> None:
+    """What `print_info` says, where the metadata is cut short or is not in the log."""
+    dumped = "general.architecture" in values
+    values["general.architecture"] = architecture
+    for name, key in FACTS.items():
+        value, full = _number(facts.get(name, "")), f"{architecture}.{key}"
+        if value is not None and (values.get(full) == () if dumped else full not in values):
+            values[full] = value
+    if not dumped:
+        _add_drafts(values, facts, architecture)
 
 
 def _add_drafts(values: dict[str, Any], facts: dict[str, str], architecture: str) -> None:
