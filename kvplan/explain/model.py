@@ -35,7 +35,7 @@ def model_of(reading: Reading, named: str | None, specs: str | None, online: boo
     for text in reading.models:
         found = _known(text, specs)
         if found is not None:
-            return found, f"the log says {quoted(text)}"
+            return found, f"the log says {quoted(text)}{'; its metadata is not enough' if why else ''}"
     raise _unknown(reading, specs, why)
 
 
