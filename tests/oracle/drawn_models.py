@@ -196,7 +196,11 @@ def _formats(r: random.Random, d: Drawn) -> None:
         return
     latents = [layer for layer in every if layer.get("rank")]
     heads = [layer for layer in every if layer.get("heads")]
-    choices = ["fp8", "fp8_e5m2"]
+    sparse = any(layer.get("index") for layer in every)
+    packable = all((layer["rank"], layer["rope"]) == (512, 64) for layer in latents)
+    if sparse and not packable:
+        return
+    choices = ["fp8"] if latents else ["fp8", "fp8_e5m2"]
     if latents and not heads and all((layer["rank"], layer["rope"]) == (512, 64) for layer in latents):
         choices += ["fp8_ds_mla", "nvfp4_ds_mla"]
     even = all(layer["k"] == layer["v"] and layer["k"] % 16 == 0 for layer in heads)
@@ -221,8 +225,10 @@ def _options(r: random.Random, d: Drawn) -> None:
     sizes = (128, 256) if any(x.get("side") for x in every) else (64, 128, 192) if latents else (16, 32, 48, 64, 128)
     if r.random() < 0.3 and not any(x.get("compressed") for x in every):
         d.options["block_size"] = r.choice(sizes)
-    if latents and not indexed and not mixed and r.random() < 0.5:
-        d.options["attention_backend"] = r.choice(("FLASH_ATTN_MLA", "FLASHINFER_MLA", "FLASHMLA"))
+    if latents and not mixed and r.random() < 0.5:
+        dense = ("FLASHINFER_MLA", "FLASHMLA") if d.cache else ("FLASH_ATTN_MLA", "FLASHINFER_MLA", "FLASHMLA")
+        sparse = ("FLASHMLA_SPARSE", "FLASHINFER_MLA_SPARSE")
+        d.options["attention_backend"] = r.choice(sparse if indexed else dense)
     if r.random() < 0.4:
         d.options["max_num_batched_tokens"] = r.choice((256, 2048, 16_384))
     if r.random() < 0.3:
@@ -511,6 +517,7 @@ class Server:
     def _latent_spec(self, layer: Layer, name: str) -> Any:
         of, backend = self.of, self._backend(name, layer)
         one = object.__new__(of.latent)
+        name = of.canonical(backend, name)
         one.kv_cache_dtype, one.head_size = name, layer["rank"] + layer["rope"]
         one.sliding_window, one.topk_buffer_width = layer.get("window"), None
         one.indexer = object() if layer.get("index") else None

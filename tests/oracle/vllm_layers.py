@@ -97,6 +97,7 @@ class Layers:
         spec = ("get_kv_cache_spec",)
         self.attention = excerpt(f"{attention}/attention.py", "Attention", spec, (), names)
         self.latent = excerpt(f"{attention}/mla_attention.py", "MLAAttention", spec, (), names)
+        self.canonical = function(f"{attention}/mla_attention.py", "_canonicalize_sparse_mla_kv_cache_dtype", names)
         self.chunked = excerpt(f"{attention}/chunked_local_attention.py", "ChunkedLocalAttention", spec, (), names)
         self.cross = excerpt(f"{attention}/cross_attention.py", "CrossAttention", spec, (), names)
         self.index = excerpt("vllm/model_executor/models/deepseek_v2.py", "DeepseekV32IndexerCache", spec, (), names)
@@ -130,7 +131,8 @@ class Layers:
         self.backends = {
             "FLASH_ATTN": self._backend([backend.MultipleOf(BLOCK)]),
             "FLASHMLA": self._backend([64], mla=True),
-            "FLASHMLA_SPARSE": self._backend([backend.MultipleOf(64)], mla=True),
+            "FLASHMLA_SPARSE": self._backend([backend.MultipleOf(64)], mla=True, name="FLASHMLA_SPARSE"),
+            "FLASHINFER_MLA_SPARSE": self._backend([backend.MultipleOf(32)], mla=True),
             "FLASH_ATTN_MLA": self._backend([backend.MultipleOf(BLOCK)], mla=True),
             "FLASHINFER_MLA": self._backend([32, 64], mla=True),
             "INDEXER": self._backend([64], mla=True),
@@ -145,7 +147,7 @@ class Layers:
             },
         }
 
-    def _backend(self, sizes: list[Any], mla: bool = False) -> Any:
+    def _backend(self, sizes: list[Any], mla: bool = False, name: str = "DRAWN") -> Any:
         return type(
             "Backend",
             (self.backend.AttentionBackend,),
@@ -153,7 +155,7 @@ class Layers:
                 "get_supported_kernel_block_sizes": staticmethod(constant(sizes)),
                 "is_mla": classmethod(constant(mla)),
                 "is_ssm": classmethod(constant(False)),
-                "get_name": staticmethod(constant("DRAWN")),
+                "get_name": staticmethod(constant(name)),
             },
         )
 

@@ -34,13 +34,14 @@ BESIDE_HEADS = "MINIMAX_M3_SPARSE"
 class Blocks(Record):
     """The block size of one server, and the pages that states and unquantised windows are padded to.
 
-    heads: the backend of keys and values.
+    heads: the backend of keys and values. packs: latents in fp8 are kept as fp8_ds_mla.
     """
 
     tokens: int
     heads: Backend
     state_bytes: int | None = None
     skipped_bytes: int | None = None
+    packs: bool = False
 
 
 def blocks_of(
@@ -71,8 +72,8 @@ def blocks_of(
             tokens, smallest, attention, states, stored, aligned_states, skipping, chosen.profile
         )
     if not (skipping and attention):
-        return Blocks(tokens, heads, state_bytes)
-    return _covering(tokens, smallest, attention, stored, Blocks(tokens, heads, state_bytes))
+        return Blocks(tokens, heads, state_bytes, packs=backend.packs)
+    return _covering(tokens, smallest, attention, stored, Blocks(tokens, heads, state_bytes, packs=backend.packs))
 
 
 def _entry_blocks(chosen: Settings) -> Blocks:
@@ -103,7 +104,13 @@ def _backend(asked: tuple[Asked, ...], chosen: Settings, stored: Formats) -> tup
         raise InputError(
             f"-E attention_backend: found {name}, which does not read this model's rows", f"it takes {', '.join(fits)}"
         )
-    return name, BACKENDS[name]
+    backend = BACKENDS[name]
+    if stored.quantised and not backend.quantised:
+        raise InputError(
+            f"--kv-dtype: found {stored.cache.name}, which {name} does not read",
+            f"-E attention_backend={_default_backend(mla, indexed, stored.cache.name)}",
+        )
+    return name, backend
 
 
 def _default_backend(mla: bool, indexed: bool, cache: str) -> str:
@@ -186,4 +193,4 @@ def _covering(tokens: int, smallest: int, attention: list[Attention], stored: Fo
     needed = max(plain * smallest, blocks.state_bytes or 0)
     tokens = max(tokens, grid * ceil_div(needed, grid * quantised))
     page = tokens * quantised
-    return Blocks(tokens, blocks.heads, None if blocks.state_bytes is None else page, page)
+    return blocks.replace(tokens=tokens, state_bytes=None if blocks.state_bytes is None else page, skipped_bytes=page)

@@ -27,7 +27,7 @@ QUANTISED = (
     "turboquant_3bit_nc",
 )
 PACKED_LATENTS = ("fp8_ds_mla", "nvfp4_ds_mla")
-LATENTS = ("fp8", "fp8_e5m2", *PACKED_LATENTS)
+LATENTS = ("fp8", *PACKED_LATENTS)
 PACKED_ROW = (576, 64)
 """The only latent that the packed formats have a layout for: 512 and 64 rotary."""
 

@@ -33,6 +33,7 @@ from kvplan.engine.vllm.states import State
 from kvplan.engine.vllm.versions import PROFILES
 from kvplan.errors import InputError, NotCountableError
 from kvplan.footprint import pipeline_stages
+from kvplan.formats import format_named
 from kvplan.growth import Chunk, PerEncoderToken, Window
 from kvplan.record import Record
 from kvplan.spec import Layer, ModelSpec
@@ -40,6 +41,7 @@ from kvplan.tensor import Role
 from kvplan.workload import Workload
 
 BOUNDARY_LAYERS = 2
+PACKED = format_named("fp8_ds_mla")
 NEWEST = next(reversed(PROFILES))
 
 
@@ -210,6 +212,7 @@ def _cache(one: Attention | State, blocks: Blocks, stored: Formats, chosen: Sett
     if one.row.role is Role.INDEX:
         cell, used = index_bytes(one.row, one.beside_heads, stored.index, dtype), stored.index
     else:
+        used = PACKED if blocks.packs and used.name == "fp8" else used
         cell = latent_bytes(one.row, used, dtype)
     mark = (one.row.role.value, one.row.row, used.name, one.leads)
     if isinstance(one.row.growth, Window):

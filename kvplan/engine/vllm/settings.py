@@ -23,11 +23,16 @@ DTYPES = {"auto": None, "float32": "fp32", "float16": "fp16", "bfloat16": "bf16"
 
 
 class Backend(Record):
-    """An attention backend's kernel blocks: the sizes it takes, whether also their multiples, the one it prefers."""
+    """An attention backend's kernel blocks: the sizes it takes, whether also their multiples, the one it prefers.
+
+    quantised: it reads caches in fp8. packs: it keeps latents in fp8 as fp8_ds_mla.
+    """
 
     sizes: tuple[int, ...]
     multiples: bool
     preferred: int
+    quantised: bool = True
+    packs: bool = False
 
 
 BACKENDS = {
@@ -37,11 +42,13 @@ BACKENDS = {
     "FLASHINFER": Backend((16, 32, 64), False, 16),
     "TURBOQUANT": Backend((16, 32, 64, 128), False, 16),
     "FLASHMLA": Backend((64,), False, 64),
-    "FLASH_ATTN_MLA": Backend((16,), True, 16),
+    "FLASH_ATTN_MLA": Backend((16,), True, 16, quantised=False),
     "TRITON_MLA": Backend((16,), True, 16),
     "FLASHINFER_MLA": Backend((32, 64), False, 32),
     "CUTLASS_MLA": Backend((128,), False, 128),
-    "FLASHMLA_SPARSE": Backend((64,), True, 64),
+    "FLASHMLA_SPARSE": Backend((64,), True, 64, packs=True),
+    "FLASH_ATTN_MLA_SPARSE": Backend((64,), True, 64, quantised=False),
+    "FLASHINFER_MLA_SPARSE": Backend((32,), True, 64),
     "MINIMAX_M3_SPARSE": Backend((128,), False, 128),
     "CPU_ATTN": Backend((32,), True, 32),
 }
