@@ -141,10 +141,24 @@ def test_a_stated_pool_is_taken_whole_and_decides_what_fits() -> None:
     assert choice.reserve(spec, Workload(961)).least_budget_bytes > found.reserved_bytes
 
 
+def test_a_cache_format_that_the_release_states_is_taken() -> None:
+    spec = spec_of(GQA, kv_dtype="fp8")
+    assert reserved(spec, 10).figures["cell_bytes"] == 32
+    assert reserved(spec, 10, "kv_cache_dtype=bf16").figures["cell_bytes"] == 64
+    assert reserved(spec, 10, k_dtype="bf16", v_dtype="bf16").figures["cell_bytes"] == 64
+
+
+def test_a_share_of_almost_nothing_and_pages_beyond_all_bounds_are_answered() -> None:
+    spec = shipped("gpt-oss-20b")
+    tiny = reserved(spec, 10**12, "swa_full_tokens_ratio=0.000000001", batch=10**6).figures
+    assert tiny["swa_layer_tokens"] >= 10**6 * 128
+    assert reserved(spec, 10**12, "page_size=999999999999999", batch=10**6).least_budget_bytes > 10**21
+
+
 def test_a_stated_pool_is_no_budget_while_states_share_it() -> None:
     spec = spec_of(MAMBA2, GQA)
     assert engine_named("sglang", ("max_total_tokens=99",)).given_budget(spec, Workload(9)) is None
-    stated = engine_named("sglang", ("max_total_tokens=99", "max_mamba_cache_size=9"))
+    stated = engine_named("sglang", ("max_total_tokens=99", "max_mamba_cache_size=9", "disable_radix_cache=true"))
     assert stated.given_budget(spec, Workload(9)) == stated.reserve(spec, Workload(9)).reserved_bytes
     assert engine_named("sglang").given_budget(spec, Workload(9)) is None
 
@@ -193,6 +207,8 @@ def test_draft_layers_have_a_pool_of_the_targets_size() -> None:
         ([GQA], ("dp_size=2",), {}, InputError, "dp_size", "enable_dp_attention=true"),
         ([GQA], ("dp_size=2", "enable_dp_attention=true"), {"tp": 1}, InputError, "allowed divisors", "dp_size=1"),
         ([GQA], ("max_running_requests=2",), {"batch": 3}, InputError, "the batch has 3", "max_running_requests=3"),
+        ([MAMBA2], ("max_mamba_cache_size=9",), {"batch": 2}, InputError, "run 1 requests of 5 slots", "max_mamba_cache_size=10"),
+        ([MAMBA2], ("mamba_full_memory_ratio=0",), {}, InputError, "states need a share", "mamba_full_memory_ratio=0.9"),
         ([GQA, LOCAL], (), {"tp": 2, "dcp": 2}, InputError, "--dcp", "leave out --dcp"),
         ([GQA], (), {"mtp": 1, "tp": 2, "dcp": 2}, InputError, "--mtp: found beside --dcp", "leave one out"),
         ([MAMBA2], (), {"tp": 3}, InputError, "3 ranks do not divide the 8 heads", "--tp 2"),

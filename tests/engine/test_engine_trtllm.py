@@ -129,6 +129,12 @@ def test_states_are_a_fixed_cost_of_every_request_there_is_room_for() -> None:
     assert "num_blocks" not in reserved(spec_of(MAMBA2), 32, budget=10**6).figures
 
 
+def test_a_cache_format_that_the_release_states_is_taken() -> None:
+    spec = spec_of(GQA, kv_dtype="fp8")
+    assert reserved(spec, 32).figures["bytes_per_token"] == 32
+    assert reserved(spec, 32, k_dtype="bf16", v_dtype="bf16").figures["bytes_per_token"] == 64
+
+
 def test_index_keys_are_bytes_whatever_the_caches_dtype() -> None:
     spec = spec_of([LATENT, INDEX], LATENT)
     assert reserved(spec, 32).figures["bytes_per_token"] == 2 * (24 * 2 + 132)

@@ -143,3 +143,17 @@ def check_sizes(case: Drawn, budget: int) -> None:
         assert figures["swa_max_total_num_tokens"] == own["window"]
     if case.model.states:
         assert figures["max_mamba_cache_size"] == own["slots"]
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3, 4, 7])
+def test_stages_are_those_of_sglangs_own_split(stages: int) -> None:
+    import sys
+
+    from kvplan.engine.sglang.layers import Ranks, held
+
+    spec = parse_spec(
+        {"name": "split", "layers": 30, "attention": {"type": "mqa", "heads": 1, "kv_heads": 1, "head_dim": 8}}, "s"
+    )
+    split = sys.modules["sglang.srt.distributed.utils"].get_pp_indices
+    own = [stage.full_layers for stage in held(spec, Ranks(1, stages, 1, hybrid=False, raw=False), 0).stages]
+    assert own == [end - start for start, end in (split(30, rank, stages) for rank in range(stages))]

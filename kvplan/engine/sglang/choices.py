@@ -127,9 +127,10 @@ def raw_latents(options: Options) -> bool:
 def _dtype(spec: ModelSpec, workload: Workload, options: Options) -> str:
     """The `kv_cache_dtype` that the options or the workload's formats ask for."""
     asked = str(options.get("kv_cache_dtype", "auto"))
-    if workload.k_dtype is None and workload.v_dtype is None:
+    stated = spec.fields.kv_dtype
+    if workload.k_dtype is None and workload.v_dtype is None and (stated is None or asked != "auto"):
         return asked
-    k, v = (format_named(name or spec.fields.dtype).name for name in (workload.k_dtype, workload.v_dtype))
+    k, v = (format_named(name or stated or spec.fields.dtype).name for name in (workload.k_dtype, workload.v_dtype))
     plain = {"fp8": "fp8_e4m3", "fp8_e5m2": "fp8_e5m2", "nvfp4": "nvfp4", "bf16": "bf16"}
     if k == spec.fields.dtype != "fp32":
         plain[k] = plain.get(k, "auto")
@@ -147,6 +148,11 @@ def _dtype(spec: ModelSpec, workload: Workload, options: Options) -> str:
 def limits(spec: ModelSpec, workload: Workload, options: Options, held: Held, shape: Layout) -> Limits:
     """What the options fix of the sizes, per group of attention ranks."""
     groups = attention_groups(workload, options)
+    state_ratio = float(Fraction(options.get("mamba_full_memory_ratio", default_ratio(spec.name, "0.9"))))
+    if not state_ratio:
+        raise InputError(
+            "-E mamba_full_memory_ratio: found 0, and states need a share", "-E mamba_full_memory_ratio=0.9"
+        )
     radix = not options.get("disable_radix_cache", False)
     overlap = not options.get("disable_overlap_schedule", False)
     running = options.get("max_running_requests", SPEC_REQUESTS if shape.drafted else None)
@@ -162,7 +168,7 @@ def limits(spec: ModelSpec, workload: Workload, options: Options, held: Held, sh
     return Limits(
         float(Fraction(options.get("swa_full_tokens_ratio", default_ratio(spec.name, "0.8")))),
         window_cap,
-        float(Fraction(options.get("mamba_full_memory_ratio", default_ratio(spec.name, "0.9")))),
+        state_ratio,
         slots,
         slots_per_request(radix, _strategy(options, held, overlap), overlap),
         requests,

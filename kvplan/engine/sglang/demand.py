@@ -47,12 +47,17 @@ def demand(spec: ModelSpec, workload: Workload, held: Held, layout: Layout, limi
             f"-E {option}: {limits.requests:,} requests run at once on one group of ranks, and the batch has {batch:,}",
             f"-E {option}={workload.batch}",
         )
+    if held.has_states and limits.slots is not None and limits.slots < batch * limits.slots_each:
+        option, each = "max_mamba_cache_size", limits.slots_each
+        raise InputError(
+            f"-E {option}: {limits.slots:,} slots run {limits.slots // each:,} requests of {each} slots, and the batch has {batch:,}",
+            f"-E {option}={batch * each * groups}",
+        )
     span = layout.page_size * layout.dcp
     shared = workload.prefix // span
     own = pages(workload.context, span) - shared
     tokens = (batch * own + shared) * layout.page_size
-    slots = limits.slots if limits.slots is not None else 0
-    slots = max(slots, batch * limits.slots_each) if held.has_states else 0
+    slots = (limits.slots or batch * limits.slots_each) if held.has_states else 0
     exact = ceil_div(batch * (workload.context - workload.prefix) + workload.prefix, layout.dcp)
     return Demand(_covering(held, layout, limits, workload.context, batch, tokens, slots), batch, exact)
 
@@ -66,9 +71,9 @@ def _covering(held: Held, layout: Layout, limits: Limits, context: int, batch: i
     if held.full is None:
         return sizes_of_tokens(held, layout, limits, max(tokens, pages(least, page) * page), slots)
     if limits.window_cap is None:
-        covering = pages(int(least / limits.window_ratio), page) * page
+        covering = int(pages(least, page) * page / limits.window_ratio) // page * page
         while sizes_of_tokens(held, layout, limits, covering, slots).window < least:
-            covering += page
+            covering += page * (1 + (covering >> 50))
         tokens = max(tokens, covering)
     return sizes_of_tokens(held, layout, limits, tokens, slots)
 

@@ -21,7 +21,7 @@ from kvplan.engine.sglang.row_formats import INDEX_BYTES
 from kvplan.record import Record
 
 GIB = 1 << 30
-UNLIMITED = 2**63 - 1
+UNLIMITED = 1 << 200
 
 
 class Limits(Record):
@@ -174,5 +174,5 @@ def _next_slot(held: Held, layout: Layout, limits: Limits, budget_bytes: int) ->
     share = (slots + 1) * slot * (1 + drafted / limits.slots_each) + slot * (1 + drafted)
     found = max(budget_bytes, int(share * (1 + limits.state_ratio) / limits.state_ratio) - 2)
     while _after_states(held, layout, limits, found / GIB)[1] <= slots:
-        found += 1
+        found += 1 + (found >> 50)
     return found

@@ -68,7 +68,7 @@ class Asked(Record):
         states = self.state_bytes(stage)
         unbound = self.replace(max_tokens=None)
         while any(pool.blocks < wanted[pool.window] for pool in unbound.counted(stage, states + least)):
-            least += 1
+            least += 1 + (least >> 50)
         return states + least
 
     def taken(self, stage: Stage, pools: tuple[Pool, ...]) -> int:
@@ -184,13 +184,14 @@ def _windows(options: Options, context: int) -> tuple[int, ...]:
 def _dtype(spec: ModelSpec, workload: Workload, options: Options) -> str:
     """The storage that the options or the workload's formats ask for."""
     own, asked = spec.fields.dtype, str(options.get("dtype", "auto"))
-    names = {format_named(name or own).name for name in (workload.k_dtype, workload.v_dtype)}
+    stated = spec.fields.kv_dtype if asked == "auto" else None
+    names = {format_named(name or stated or own).name for name in (workload.k_dtype, workload.v_dtype)}
     if not names <= {own, "fp8", "nvfp4"} or len(names) > 1:
         wrong = next(iter(names - {own, "fp8", "nvfp4"}), "two formats")
         raise InputError(
             f"--kv-dtype: found {wrong}, allowed the model's {own}, fp8 and nvfp4, for K and V alike", "--kv-dtype fp8"
         )
-    typed = names.pop() if workload.k_dtype or workload.v_dtype else None
+    typed = names.pop() if workload.k_dtype or workload.v_dtype or stated else None
     if typed and asked not in ("auto", typed):
         raise InputError(f"-E dtype={asked}: --kv-dtype says {typed}", "give one of them")
     return typed or (own if asked == "auto" else asked)
