@@ -70,7 +70,7 @@ def test_the_families_that_sglang_stores_whole_have_no_window_pool() -> None:
 def test_an_unknown_family_is_assumed_to_have_a_window_pool_and_says_so() -> None:
     found = reserved(spec_of(GQA, LOCAL), 1000)
     assert found.figures["swa_layer_tokens"] == 800
-    assert any("assumed: -E disable_hybrid_swa_memory=true" in reason for reason in found.reasons)
+    assert any("is assumed (-E disable_hybrid_swa_memory=true" in reason for reason in found.reasons)
     whole = reserved(spec_of(GQA, LOCAL), 1000, "disable_hybrid_swa_memory=true")
     assert whole.figures["tokens"] == 1000
     assert "windowed layers hold every token" in whole.reasons

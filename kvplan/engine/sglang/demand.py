@@ -111,5 +111,5 @@ def reasons(spec: ModelSpec, held: Held, layout: Layout, needs: Demand, sizes: S
 
 def _pool_reason(spec: ModelSpec) -> str:
     if window_pool(spec.name) is None:
-        return "window pool of a share of the tokens (assumed: -E disable_hybrid_swa_memory=true without one)"
+        return "a window pool is assumed (-E disable_hybrid_swa_memory=true without one)"
     return "window layers hold a share of the tokens, not their windows"

@@ -255,7 +255,7 @@ def _reasons(spec: ModelSpec, asked: Asked) -> tuple[str, ...]:
         for t in layer.tensors()
     )
     if bounded and asked.layout.windows == (asked.context,):
-        found.append("windowed layers hold every token (-E max_attention_window= says otherwise)")
+        found.append("windowed layers hold every token")
     if asked.layout.varied:
         found.append("each window gets an equal share of the memory")
     if any(window < asked.context for window in asked.layout.windows):
@@ -264,9 +264,7 @@ def _reasons(spec: ModelSpec, asked: Asked) -> tuple[str, ...]:
         found.append(f"states of {asked.slots} requests")
     states = [t for _, layer in spec.layers() for t in layer.tensors() if t.role is Role.STATE]
     if any(t.dtype is None for t in states) and spec.fields.dtype != "fp32":
-        found.append(
-            f"states are in the model's dtype, {spec.fields.dtype}, where the spec does not say (-E mamba_ssm_cache_dtype=)"
-        )
+        found.append(f"states in the model's {spec.fields.dtype}")
     if asked.context % asked.layout.tokens_per_block:
         found.append(f"contexts rounded up to blocks of {asked.layout.tokens_per_block}")
     return tuple(found)
