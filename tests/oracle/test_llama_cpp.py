@@ -18,7 +18,8 @@ pytest.importorskip("xllamacpp")
 pytest.importorskip("gguf")
 
 from llama_cpp_engine import KV, RS, Engine, build
-from llama_cpp_models import MODELS, Dice
+from llama_cpp_models import MODELS
+from llama_cpp_shapes import Dice
 
 from kvplan.engine import engine_named
 from kvplan.engine.llama_cpp import ENGINE
