@@ -24,6 +24,8 @@ RESULTS: dict[str, type[Record]] = {
 }
 MORE: dict[str, dict[str, Any]] = {"measure": {"device": {"type": "string"}}, "table": {"inputs": {"type": "object"}}}
 """Keys that a document has beside its results."""
+MAYBE: dict[str, dict[str, type[Record]]] = {"measure": {"techniques": r.TechniqueResult}}
+"""Lists that a document has where they were asked for."""
 
 
 DOCUMENTS: dict[str, type[Record]] = {"explain": ExplainResult}
@@ -37,6 +39,11 @@ def schema(command: str) -> dict[str, Any]:
     model = _model(RESULTS[command], {})
     items = TypeAdapter(model).json_schema(mode="serialization")
     definitions = items.pop("$defs", {})
+    lists = {}
+    for name, record in MAYBE.get(command, {}).items():
+        one = TypeAdapter(_model(record, {})).json_schema(mode="serialization")
+        definitions |= one.pop("$defs", {})
+        lists[name] = {"type": "array", "items": one}
     key = {"table": "rows", "check": "verdicts"}.get(command, "results")
     more = MORE.get(command, {})
     return {
@@ -48,6 +55,7 @@ def schema(command: str) -> dict[str, Any]:
             "schema": {"const": f"kvplan.{command}/1"},
             **more,
             key: {"type": "array", "items": items},
+            **lists,
         },
         "$defs": definitions,
     }

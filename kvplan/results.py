@@ -318,6 +318,44 @@ class MeasureResult(Record):
     hints: tuple[str, ...]
 
 
+class TechniquePoint(Record):
+    """A technique at one length: what its cache held, and the time of one more token."""
+
+    tokens: int
+    bytes: int
+    seconds_per_token: float
+
+
+class TechniqueResult(Record):
+    """One technique on one layer and one sequence of `tokens` tokens.
+
+    waste_bytes: held and not in use. bookkeeping_bytes: tables, scores and positions beside the cache.
+    relative_error: of the last output, against all rows in double precision. time_exponent: the whole
+    text takes about tokens to this power.
+    """
+
+    name: str
+    what: str
+    tokens: int
+    predicted_bytes: int
+    measured_bytes: int
+    difference_bytes: int
+    waste_bytes: int
+    bookkeeping_bytes: int
+    relative_error: float
+    seconds_per_token: float
+    time_exponent: float | None
+    agrees: bool
+    points: tuple[TechniquePoint, ...]
+
+
+class Comparison(Record):
+    """Techniques side by side, and what has to be said beside them."""
+
+    techniques: tuple[TechniqueResult, ...]
+    notes: tuple[str, ...]
+
+
 class ModelRow(Record):
     """One line of `kvplan models`."""
 

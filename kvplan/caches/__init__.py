@@ -24,3 +24,23 @@ TECHNIQUES = {
     "state": "state",
 }
 """Techniques by name, and the module of each."""
+
+COMPARED = (
+    "none",
+    "contiguous",
+    "dynamic",
+    "paged",
+    "prefix-tree",
+    "gqa",
+    "window",
+    "chunk",
+    "streaming",
+    "h2o",
+    "fp8",
+    "int8_g32",
+    "int4_g32",
+    "int2_g32",
+    "kivi4",
+    "kivi2",
+)
+"""What `kvplan measure --compare` can run side by side on the keys and values of heads."""

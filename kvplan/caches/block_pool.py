@@ -19,7 +19,9 @@ class BlockPool:
     make_room: asked once for a free block when there is none; returns whether it freed any.
     """
 
-    def __init__(self, shape: Shape, blocks: int, block_size: int, dtype: torch.dtype, device: str = "cpu") -> None:
+    def __init__(
+        self, shape: Shape, blocks: int, block_size: int, dtype: torch.dtype, device: str | None = None
+    ) -> None:
         self.shape, self.block_size, self.blocks = shape, block_size, blocks
         self.keys = torch.empty(blocks, block_size, shape.kv_heads, shape.head_dim, dtype=dtype, device=device)
         self.values = torch.empty(blocks, block_size, shape.kv_heads, shape.v_head_dim, dtype=dtype, device=device)

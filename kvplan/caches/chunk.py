@@ -20,7 +20,7 @@ from kvplan.caches.interface import Shape
 class Chunk:
     """Keys and values [kv_heads, chunk, width], filled from the front for each chunk."""
 
-    def __init__(self, shape: Shape, chunk: int, dtype: torch.dtype, device: str = "cpu") -> None:
+    def __init__(self, shape: Shape, chunk: int, dtype: torch.dtype, device: str | None = None) -> None:
         self.keys = torch.empty(shape.kv_heads, chunk, shape.head_dim, dtype=dtype, device=device)
         self.values = torch.empty(shape.kv_heads, chunk, shape.v_head_dim, dtype=dtype, device=device)
         self.chunk, self.seen = chunk, 0

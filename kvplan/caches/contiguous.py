@@ -20,7 +20,7 @@ from kvplan.caches.interface import FullCacheError, Shape
 class Contiguous:
     """Keys and values [kv_heads, max_tokens, width], of which the first `length` rows are in use."""
 
-    def __init__(self, shape: Shape, max_tokens: int, dtype: torch.dtype, device: str = "cpu") -> None:
+    def __init__(self, shape: Shape, max_tokens: int, dtype: torch.dtype, device: str | None = None) -> None:
         self.keys = torch.empty(shape.kv_heads, max_tokens, shape.head_dim, dtype=dtype, device=device)
         self.values = torch.empty(shape.kv_heads, max_tokens, shape.v_head_dim, dtype=dtype, device=device)
         self.length = 0

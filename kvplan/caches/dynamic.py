@@ -20,7 +20,7 @@ from kvplan.caches.interface import Shape, tensor_bytes
 class Dynamic:
     """Keys and values [kv_heads, n, width], a new pair of tensors at every append."""
 
-    def __init__(self, shape: Shape, dtype: torch.dtype, device: str = "cpu") -> None:
+    def __init__(self, shape: Shape, dtype: torch.dtype, device: str | None = None) -> None:
         self.keys = torch.empty(shape.kv_heads, 0, shape.head_dim, dtype=dtype, device=device)
         self.values = torch.empty(shape.kv_heads, 0, shape.v_head_dim, dtype=dtype, device=device)
 

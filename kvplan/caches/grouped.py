@@ -21,7 +21,7 @@ from kvplan.caches.interface import FullCacheError, Shape
 class Grouped:
     """Keys and values token by token, [max_tokens, kv_heads, width]: the heads of one token side by side."""
 
-    def __init__(self, shape: Shape, max_tokens: int, dtype: torch.dtype, device: str = "cpu") -> None:
+    def __init__(self, shape: Shape, max_tokens: int, dtype: torch.dtype, device: str | None = None) -> None:
         self.shape, self.length = shape, 0
         self.keys = torch.empty(max_tokens, shape.kv_heads, shape.head_dim, dtype=dtype, device=device)
         self.values = torch.empty(max_tokens, shape.kv_heads, shape.v_head_dim, dtype=dtype, device=device)

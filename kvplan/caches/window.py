@@ -21,7 +21,7 @@ from kvplan.caches.interface import Shape
 class Window:
     """Keys and values [kv_heads, window, width]; row t lies at t mod window."""
 
-    def __init__(self, shape: Shape, window: int, dtype: torch.dtype, device: str = "cpu") -> None:
+    def __init__(self, shape: Shape, window: int, dtype: torch.dtype, device: str | None = None) -> None:
         self.keys = torch.empty(shape.kv_heads, window, shape.head_dim, dtype=dtype, device=device)
         self.values = torch.empty(shape.kv_heads, window, shape.v_head_dim, dtype=dtype, device=device)
         self.window, self.seen = window, 0

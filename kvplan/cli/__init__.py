@@ -46,6 +46,10 @@ class LazyGroup(TyperGroup):
         words = args[: args.index("--")] if "--" in args else args
         if args[0] == "size" and "--measure" in words:
             args = ["measure", *(word for place, word in enumerate(args[1:], 1) if place != args.index("--measure"))]
+        if args[0] == "measure" and "--compare" in args:
+            from kvplan.cli.measure import with_all
+
+            args = with_all(args)
         return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:

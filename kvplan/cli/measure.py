@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kvplan.cli import options as o
-from kvplan.cli.output import checked_format, checked_unit, emit, say
+from kvplan.cli.output import checked_format, checked_unit, emit, progress, say
 from kvplan.cli.size import fixed_options, print_schema, question, workload_axes
+from kvplan.errors import InputError
+from kvplan.question import Question, subject
 from kvplan.units import byte_count
+
+if TYPE_CHECKING:
+    from kvplan.results import Comparison
 
 NEEDS_ARGUMENTS = True
 Device = Annotated[
@@ -28,6 +33,39 @@ UntilOom = Annotated[
     bool, typer.Option("--until-oom", help="Search the largest cache that really allocates; compare with `kvplan fit`.")
 ]
 Vary = Annotated[str, typer.Option("--vary", help="What --until-oom raises: context or batch. Default: context.")]
+Compare = Annotated[
+    str | None,
+    typer.Option(
+        "--compare",
+        help="Run the techniques side by side on one layer of the model: all, or a list such as paged,h2o,kivi2.",
+        metavar="[all|NAME,...]",
+        show_default=False,
+    ),
+]
+Plot = Annotated[
+    str | None,
+    typer.Option(
+        "--plot",
+        help="With --compare: draw bytes and time against length into a .svg or .png file.",
+        metavar="FILE",
+        show_default=False,
+    ),
+]
+
+
+def with_all(words: list[str]) -> list[str]:
+    """The words of a command line where `--compare` alone means all techniques.
+
+    >>> with_all(["measure", "--compare", "gpt-2"]), with_all(["measure", "gpt-2", "--compare", "paged,h2o"])
+    (['measure', '--compare=all', 'gpt-2'], ['measure', 'gpt-2', '--compare', 'paged,h2o'])
+    """
+    place = words.index("--compare")
+    following = words[place + 1] if place + 1 < len(words) else "-"
+    from kvplan.caches import COMPARED
+
+    if following.partition(",")[0] in ("all", *COMPARED) or "," in following:
+        return words
+    return [*words[:place], "--compare=all", *words[place + 1 :]]
 
 
 def command(
@@ -38,6 +76,8 @@ def command(
     limit_bytes: LimitBytes = None,
     until_oom: UntilOom = False,
     vary: Vary = "context",
+    compare: Compare = None,
+    plot: Plot = None,
     kv_dtype: o.KvDtype = None,
     k_dtype: o.KDtype = None,
     v_dtype: o.VDtype = None,
@@ -107,6 +147,8 @@ def command(
         online,
     )
     limit = None if limit_bytes is None else byte_count(limit_bytes, "--limit-bytes")
+    if plot is not None and compare is None:
+        raise InputError("--plot: draws what --compare finds", "add --compare")
     from kvplan.measure import require_torch
 
     require_torch()
@@ -116,9 +158,40 @@ def command(
 
     varied, place = checked_axis(vary) if until_oom else None, device_named(device)
     questions = [question(combination, fixed) for combination in o.combinations(**axes)]
+    comparison = None
+    if compare is not None:
+        questions, comparison = _compared(questions, compare, place.name, plot, quiet)
     results = [measure_answer(asked, place, limit, varied) for asked in questions]
     from kvplan.report.measure_view import measure_report
 
-    emit(measure_report(results, place.name, shown), name, output, no_color)
+    emit(measure_report(results, place.name, shown, comparison), name, output, no_color)
     say((hint for result in results for hint in result.hints), quiet)
-    return 0 if all(result.agrees for result in results) else 1
+    techniques = comparison.techniques if comparison else ()
+    return 0 if all(one.agrees for one in (*results, *techniques)) else 1
+
+
+def _compared(
+    questions: list[Question], names: str, place: str, plot: str | None, quiet: bool
+) -> tuple[list[Question], Comparison]:
+    """The one question, at the length that is compared, and the comparison; its picture in `plot`."""
+    from kvplan.measure.comparing import compared, usual
+    from kvplan.measure.contestants import contestants_named
+
+    if len(questions) != 1:
+        raise InputError(
+            f"--compare: found {len(questions):,} combinations of options, allowed one",
+            "one model, one --ctx, one format",
+        )
+    chosen = contestants_named(names)
+    if plot is not None:
+        from kvplan.measure.plotting import checked_plot
+
+        checked_plot(plot)
+    asked = usual(questions[0])
+    with progress(quiet) as said:
+        comparison = compared(subject(asked), chosen, place, said)
+    if plot is not None:
+        from kvplan.measure.plotting import draw
+
+        draw(comparison.techniques, plot)
+    return [asked], comparison

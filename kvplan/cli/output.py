@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from kvplan.errors import InputError, did_you_mean, printable, quoted
@@ -82,6 +83,22 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+@contextmanager
+def progress(quiet: bool) -> Iterator[Callable[[str], None]]:
+    """One line on stderr that says what is being done, on a terminal only, and gone afterwards."""
+    shown = sys.stderr.isatty() and not quiet
+
+    def said(text: str) -> None:
+        if shown:
+            sys.stderr.write(f"\r\x1b[K{printable(text)}")
+            sys.stderr.flush()
+
+    try:
+        yield said
+    finally:
+        said("")
 
 
 def say(lines: Iterable[str], quiet: bool) -> None:

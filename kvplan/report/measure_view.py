@@ -6,15 +6,21 @@ from typing import Any
 
 from kvplan.report import Block, Grid, Heading, Lines, Report
 from kvplan.report.size_view import cache_format, title, unlimited
-from kvplan.results import MeasureResult, UntilFullResult, document, plain
+from kvplan.results import Comparison, MeasureResult, UntilFullResult, document, plain
 from kvplan.units import in_unit, places_for
 
 
-def measure_report(results: list[MeasureResult], device: str, unit: str) -> Report:
-    """The report of one or several measurements on `device`."""
-    blocks = _full(results[0], device, unit) if len(results) == 1 else _compared(results, device)
-    rows = tuple(_row(result, device) for result in results)
-    return Report(document("measure", results, device=device), rows, tuple(blocks))
+def measure_report(
+    results: list[MeasureResult], device: str, unit: str, comparison: Comparison | None = None
+) -> Report:
+    """The report of one or several measurements on `device`, and of techniques where they were compared."""
+    blocks = _full(results[0], device, unit) if len(results) == 1 else _several(results, device)
+    made = document("measure", results, device=device)
+    if comparison is None:
+        return Report(made, tuple(_row(result, device) for result in results), tuple(blocks))
+    flat = tuple({key: value for key, value in plain(one).items() if key != "points"} for one in comparison.techniques)
+    techniques = {"techniques": plain(comparison.techniques), "notes": list(comparison.notes)}
+    return Report({**made, **techniques}, flat, (*_techniques(comparison, unit), *blocks[1:]))
 
 
 def _full(result: MeasureResult, device: str, unit: str) -> list[Block]:
@@ -88,7 +94,7 @@ def _figure(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else ""
 
 
-def _compared(results: list[MeasureResult], device: str) -> list[Block]:
+def _several(results: list[MeasureResult], device: str) -> list[Block]:
     columns = ("model", "tokens", "seqs", "format", "policy", "layers", "predicted bytes", "measured", "difference")
     rows = tuple(
         (
@@ -107,6 +113,29 @@ def _compared(results: list[MeasureResult], device: str) -> list[Block]:
     notes = dict.fromkeys(f"note: {result.model}: {note}" for result in results for note in result.notes)
     grid = Grid(columns, frozenset({1, 2, 5, 6, 7, 8}), rows)
     return [Heading(f"on {device}"), grid, *([Lines(tuple(notes))] if notes else [])]
+
+
+def _techniques(comparison: Comparison, unit: str) -> list[Block]:
+    columns = ("technique", "tokens", "predicted", "measured", "waste", "error", "ms/token", "time")
+    rows = tuple(
+        (
+            one.name,
+            f"{one.tokens:,}",
+            f"{one.predicted_bytes:,}",
+            f"{one.measured_bytes:,}",
+            f"{one.waste_bytes / one.measured_bytes:.1%}" if one.measured_bytes else "",
+            f"{one.relative_error:.2g}",
+            f"{one.seconds_per_token * 1000:.3g}",
+            "" if one.time_exponent is None else f"n^{one.time_exponent:.1f}",
+        )
+        for one in comparison.techniques
+    )
+    return [
+        Heading("the techniques, in bytes of one layer and one sequence"),
+        Grid(columns, frozenset(range(1, len(columns))), rows),
+        Lines(tuple(f"{one.name}: {one.what}" for one in comparison.techniques)),
+        Lines(tuple(f"note: {note}" for note in comparison.notes)),
+    ]
 
 
 def _row(result: MeasureResult, device: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("torch", reason="the extra `measure` is not installed")
 
+from kvplan.caches import COMPARED
 from kvplan.measure.cpu import Cpu
 
 from .conftest import refused, run
@@ -119,3 +120,47 @@ def test_an_interrupt_exits_130() -> None:
     """Quietly, whatever was allocated."""
     with patch.object(Cpu, "touch", side_effect=KeyboardInterrupt):
         assert (130, "", "") == run("measure", *SMALL)
+
+
+def test_techniques_are_compared() -> None:
+    """All of them with `--compare` alone, wherever it stands; a row each, and the cache itself weighed too."""
+    for words in (("--compare", *SMALL), (*SMALL, "--compare")):
+        answer = run("measure", *words)
+        assert 0 == answer.code, answer.err
+        names = [line.split()[0] for line in answer.out.splitlines() if line.strip()]
+        assert [name for name in COMPARED if name not in names] == []
+    assert "measured 2,304,000 bytes, exactly as predicted" in answer.out
+    assert max(map(len, answer.out.splitlines()[:20])) <= 80
+
+
+def test_some_techniques_are_compared() -> None:
+    """In every output format, and as the schema says."""
+    words = ("measure", *SMALL, "--compare", "paged,kivi2")
+    document = run(*words, "--format", "json").document
+    jsonschema.Draft202012Validator(run("measure", "--json-schema").document).validate(document)
+    assert ["paged", "kivi2"] == [one["name"] for one in document["techniques"]]
+    keys = {"predicted_bytes", "measured_bytes", "waste_bytes", "relative_error", "seconds_per_token", "time_exponent"}
+    assert keys <= set(document["techniques"][0])
+    assert 1 == len(document["results"])
+    assert ["paged", "kivi2"] == [line.split(",")[0] for line in run(*words, "--format", "csv").out.splitlines()[1:]]
+    assert "| paged" in run(*words, "--format", "markdown").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--compare", "paged,hot"), "--compare: found 'hot'"),
+        (("--compare", "paged", "--batch", "1,2"), "found 2 combinations"),
+        (("--plot", "x.svg"), "--plot: draws what --compare finds"),
+        (("--compare", "paged", "--plot", "x.gif"), "end in .svg or .png"),
+    ],
+    ids=str,
+)
+def test_a_wrong_comparison_is_refused(arguments: tuple[str, ...], says: str) -> None:
+    """Before anything is run."""
+    assert says in refused(run("measure", "smollm2-135m", "--ctx", "100", "--device", "cpu", *arguments), 2)
+
+
+def test_a_model_without_heads_cannot_be_compared() -> None:
+    """Exit code 3."""
+    refused(run("measure", "deepseek-v3", "--ctx", "100", "--device", "cpu", "--compare"), 3)
