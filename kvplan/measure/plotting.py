@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ def checked_plot(file: str) -> None:
     if not Path(file).absolute().parent.is_dir():
         raise InputError(f"--plot: {quoted(file)} lies in no folder that exists", "make the folder first")
     try:
-        import matplotlib as mpl  # noqa: F401  # asked for, not used
+        import_module("matplotlib")
     except ImportError:
         raise MissingError("--plot: matplotlib is not installed", "pip install 'kvplan[plot]'") from None
 
@@ -32,9 +33,7 @@ def draw(techniques: Sequence[TechniqueResult], file: str) -> None:
 
     Raises: InputError where it cannot be written.
     """
-    from matplotlib.figure import Figure
-
-    figure: Any = Figure(figsize=(11, 5), layout="constrained")
+    figure: Any = import_module("matplotlib.figure").Figure(figsize=(11, 5), layout="constrained")
     left, right = figure.subplots(1, 2)
     for number, one in enumerate(techniques):
         tokens = [point.tokens for point in one.points]
