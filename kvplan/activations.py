@@ -9,7 +9,7 @@ Llama-3.1-8B at 20,000 (2.21), 6.90 for Qwen2.5-32B at 32,768 (6.31), 0.22 for L
 
 Worked: 32,768 tokens x (4 x 1,536 + 3 x 8,960) x 2 = 2,164,260,864 bytes.
 
-Source: memory profiles in vLLM's logs, tests/data/logged_budgets.yaml.
+Source: memory profiles in vLLM's logs, docs/reference/logged-budgets.md.
 
 >>> forward_bytes(Dimensions(hidden_size=1536, intermediate_size=8960, vocab_size=151936), 32768).best
 2164260864

@@ -7,7 +7,7 @@ its layers rounded up, so a share is the least that the fullest rank can hold.
 Worked: Llama-3.1-8B in fp8: 6,979,588,096 parameters of 1 byte and 2 x 128,256 x 4,096 of 2: 9,080,934,400 bytes,
 8.46 GiB, which is what TensorRT-LLM prints for it.
 
-Source: the checkpoints' formats; ranks: vLLM's logs, tests/data/logged_budgets.yaml.
+Source: the checkpoints' formats; ranks: vLLM's logs, docs/reference/logged-budgets.md.
 """
 
 from __future__ import annotations

@@ -94,8 +94,8 @@ class Mlx:
 class Run:
     """One run of `generate_step`: its caches, what they are fed, and how they are quantized."""
 
-    def __init__(self, caches: Caches, feed: Feed, chosen: Quantized | None) -> None:
-        self.caches, self.feed, self.chosen = caches, feed, chosen
+    def __init__(self, caches: Caches, feed: Feed, chosen: Quantized | None, bounded: bool) -> None:
+        self.caches, self.feed, self.chosen, self.bounded = caches, feed, chosen, bounded
 
     def quantized(self, feed: Feed) -> bool:
         """True once a step ended at `quantized_kv_start` tokens or more."""
@@ -155,7 +155,7 @@ def _run(spec: ModelSpec, workload: Workload, options: Options) -> Run:
         raise InputError(
             f"--batch: found {workload.batch:,}, but mlx-lm batches no quantized cache", "leave out --batch"
         )
-    return Run(caches, feed, active)
+    return Run(caches, feed, active, bound is not None)
 
 
 def _quantized(options: Options) -> Quantized | None:
@@ -200,6 +200,8 @@ def _check(spec: ModelSpec, workload: Workload) -> None:
 
 def _reasons(run: Run, peaks: bool) -> Iterator[str]:
     names = {cache.name for _, cache in run.caches}
+    if run.bounded and "RotatingKVCache" in names:
+        yield "max_kv_size bounds the rows, unless the model makes its own caches, as Llama does"
     if run.chosen is not None:
         yield f"numbers of {run.chosen.bits} bits, a scale and a bias per {run.chosen.group_size}"
         if peaks:

@@ -24,7 +24,7 @@ FRACTION = Fraction(9, 10)
 MAX_NUM_TOKENS = 8192
 OUTSIDE = gib_range(1.5, 0.4, 3.0)
 OUTSIDE_RANKS = gib_range(3.0, 1.0, 6.0)
-LOGS = ("memory profiles that TensorRT-LLM printed (tests/data/logged_budgets.yaml)",)
+LOGS = ("memory profiles that TensorRT-LLM printed (docs/reference/logged-budgets.md)",)
 
 
 def account(spec: ModelSpec, workload: Workload, options: Options, device: Device) -> Account:

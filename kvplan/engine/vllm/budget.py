@@ -11,7 +11,7 @@ Worked: Llama-3.1-8B on an H100 of 79.18 GiB at 0.9: 71.26 GiB requested, 14.99 
 (1,024 x 128,256 logits of 38.9 bytes) leave 51.38.
 
 Source: vLLM 0.33.0 v1/worker/gpu_worker.py (determine_available_memory), read; constants from its logs,
-tests/data/logged_budgets.yaml.
+docs/reference/logged-budgets.md.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ OUTSIDE = gib_range(0.2, 0.03, 0.6)
 OUTSIDE_RANKS = gib_range(0.9, 0.25, 2.4)
 GRAPHS = gib_range(0.65, 0.2, 1.3)
 GRAPHS_RANKS = gib_range(1.3, 0.3, 2.8)
-LOGS = ("memory profiles that vLLM 0.6 to 0.27 printed (tests/data/logged_budgets.yaml)",)
+LOGS = ("memory profiles that vLLM 0.6 to 0.27 printed (docs/reference/logged-budgets.md)",)
 
 
 def account(spec: ModelSpec, workload: Workload, options: Options, profile: Profile, device: Device) -> Account:
