@@ -55,6 +55,7 @@ WIDTHS: dict[str, Width] = {
     "int8": Width(_bits("8"), False, "1 byte; scales are small beside it"),
     "int4": Width(_bits("4"), False, "half a byte; scales left out"),
     "int4_g32": Width(_bits("4.5"), False, "half a byte and a 16-bit scale per 32"),
+    "int4_g64": Width(_bits("4.5"), False, "half a byte, a 16-bit scale and a 16-bit bias per 64 (MLX)"),
     "awq": Width(4 + Fraction(20, 128), False, "4 bit, 16-bit scale and 4-bit zero per 128"),
     "gptq": Width(4 + Fraction(20, 128), False, "4 bit, 16-bit scale and 4-bit zero per 128"),
     "mxfp4": Width(_bits("4.25"), False, "4 bit and an 8-bit scale per 32"),

@@ -18,6 +18,9 @@ from kvplan.serving.launch import Launch, launch_of, started_by_image
 
 MOST_PODS = 500
 DEEPEST = 40
+GROUP = "kvplan/pods-of-a-group"
+"""The key under which a pod carries how many pods of its kind work as one."""
+
 _PLACE = re.compile(r"\$(\$|\(([A-Za-z_][A-Za-z0-9_.-]*)\))")
 CARD_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "habana.ai/gaudi", "google.com/tpu")
 PRODUCT_LABELS = ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator", "amd.com/gpu.product-name")
@@ -42,6 +45,7 @@ def workloads(documents: list[Any], name: str) -> list[Launch]:
     Raises: InputError for a container that cannot be read.
     """
     found: list[Launch] = []
+    maps = _config_maps(documents)
     for document in documents:
         for item in _items(document):
             title = _title(item)
@@ -49,7 +53,18 @@ def workloads(documents: list[Any], name: str) -> list[Launch]:
             if len(pods) > MOST_PODS:
                 raise InputError(f"{name}: {title}: more than {MOST_PODS} pods", "split the file")
             for pod in pods:
-                found += _pod(pod, f"{name}: {title}")
+                found += _pod(pod, f"{name}: {title}", maps)
+    return found
+
+
+def _config_maps(documents: list[Any]) -> dict[str, dict[str, str]]:
+    """The data of the config maps that stand in the same file, by name."""
+    found: dict[str, dict[str, str]] = {}
+    for document in documents:
+        for item in _items(document):
+            metadata, data = item.get("metadata"), item.get("data")
+            if item.get("kind") == "ConfigMap" and isinstance(metadata, dict) and isinstance(data, dict):
+                found[str(metadata.get("name"))] = {str(key): str(value) for key, value in data.items()}
     return found
 
 
@@ -81,22 +96,25 @@ def _pods(node: Any, depth: int) -> Iterator[dict[str, Any]]:
         if isinstance(model, dict) and ("args" in model or "command" in model):
             yield {**node, "containers": [model]}
             return
+        size = node.get("size") if "leaderTemplate" in node or "workerTemplate" in node else None
         for value in node.values():
-            yield from _pods(value, depth + 1)
+            for pod in _pods(value, depth + 1):
+                yield {**pod, GROUP: size} if isinstance(size, int) else pod
     elif isinstance(node, list):
         for value in node:
             yield from _pods(value, depth + 1)
 
 
-def _pod(pod: dict[str, Any], place: str) -> list[Launch]:
+def _pod(pod: dict[str, Any], place: str, maps: dict[str, dict[str, str]]) -> list[Launch]:
     found: list[Launch] = []
-    gpu = _product(pod)
+    gpu, pods = _product(pod), pod.get(GROUP, 1)
     for container in pod["containers"]:
         if not isinstance(container, dict):
             raise InputError(f"{place}: a container is a mapping, found {printable(container)}", "image, command, args")
         named = f"{place}: {printable(container['name'])}" if container.get("name") else place
-        environment = _environment(container.get("env"))
-        around = Launch((), environment, cards=_cards(container), gpu=gpu, place=named)
+        environment = _environment(container, maps)
+        cards = _cards(container)
+        around = Launch((), environment, cards=cards * pods if cards else None, gpu=gpu, place=named)
         command = _words(container.get("command"), environment, named)
         arguments = _words(container.get("args"), environment, named) or []
         image = container.get("image")
@@ -108,15 +126,27 @@ def _pod(pod: dict[str, Any], place: str) -> list[Launch]:
     return found
 
 
-def _environment(value: Any) -> dict[str, str]:
-    """The variables that stand in the manifest; what a secret or a config map holds is not known."""
+def _environment(container: dict[str, Any], maps: dict[str, dict[str, str]]) -> dict[str, str]:
+    """The variables that stand in the file, config maps included; what a secret holds is not known."""
     found: dict[str, str] = {}
-    for item in value if isinstance(value, list) else ():
-        if isinstance(item, dict) and isinstance(item.get("name"), str) and "valueFrom" not in item:
-            raw = item.get("value", "")
-            text = str(raw).lower() if isinstance(raw, bool) else str(raw)
-            found[item["name"]] = expanded(text, found)
+    for item in _mappings(container.get("envFrom")):
+        reference = item.get("configMapRef")
+        if isinstance(reference, dict):
+            prefix = str(item.get("prefix") or "")
+            found |= {prefix + key: text for key, text in maps.get(str(reference.get("name")), {}).items()}
+    for item in _mappings(container.get("env")):
+        name, value = item.get("name"), item.get("value", "")
+        if isinstance(item.get("valueFrom"), dict):
+            reference = item["valueFrom"].get("configMapKeyRef")
+            held = maps.get(str(reference.get("name")), {}) if isinstance(reference, dict) else {}
+            value = held.get(str(reference.get("key"))) if isinstance(reference, dict) else None
+        if isinstance(name, str) and value is not None:
+            found[name] = expanded(str(value).lower() if isinstance(value, bool) else str(value), found)
     return found
+
+
+def _mappings(value: Any) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def expanded(text: str, environment: Mapping[str, str]) -> str:

@@ -25,8 +25,9 @@ def refusals(served: Served, launch: Launch, question: Question, answer: SizeRes
         listed = ", ".join(f"{count:,}" for count in head_counts(spec))
         found.append(f"{listed} attention heads do not divide evenly over {w.tp} ranks")
     ranks = w.tp * w.pp * w.dp
-    if launch.cards is not None and ranks > launch.cards:
-        found.append(f"it wants {ranks:,} cards and is given {launch.cards:,}")
+    given = launch.cards * served.nodes if launch.cards is not None and served.nodes is not None else None
+    if given is not None and ranks > given:
+        found.append(f"it wants {ranks:,} cards and is given {given:,}")
     most, variable = spec.fields.max_context, LONGER.get(served.engine)
     asked = served.fields.get("ctx")
     if variable and most is not None and isinstance(asked, int) and asked > most and w.context > most:

@@ -331,11 +331,9 @@ def _engine(read: Served, notes: list[str]) -> tuple[str | None, tuple[str, ...]
         try:
             engine_named(name, (pair,))
         except KvplanError:
-            key = pair.partition("=")[0]
-            if key not in typed:
-                raise
-            uncounted.append(typed[key])
-            notes.append(f"{typed[key]} {pair.partition('=')[2]}: a value that is not counted")
+            key, _, value = pair.partition("=")
+            uncounted.append(typed.get(key, key))
+            notes.append(f"{typed.get(key, key)} {value}: a value that is not counted")
         else:
             options.append(pair)
     return name, tuple(options), tuple(uncounted)

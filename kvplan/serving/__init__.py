@@ -32,7 +32,8 @@ class Served(Record):
     fields: by the names of `Question`. options: `key=value` in the engine's own words; those that the engine
     of kvplan does not count change nothing. shaping: flags that the answer follows from, as typed. unknown:
     flags that the program does not have. uncounted: flags that change memory in a way that is not counted.
-    parallel: sequences that the command lets run at once, where it says so.
+    parallel: sequences that the command lets run at once, where it says so. nodes: machines with as many cards each;
+    None where the command leaves that to others.
     """
 
     engine: str
@@ -46,6 +47,7 @@ class Served(Record):
     uncounted: tuple[str, ...]
     notes: tuple[str, ...]
     parallel: int | None = None
+    nodes: int | None = 1
 
 
 class Asked(Record):
@@ -61,6 +63,7 @@ class Asked(Record):
     notes: tuple[str, ...] = ()
     uncounted: tuple[str, ...] = ()
     parallel: int | None = None
+    nodes: int | None = 1
 
 
 class Server(Protocol):
@@ -120,6 +123,7 @@ def served(launch: Launch) -> Served:
             uncounted=asked.uncounted,
             notes=asked.notes,
             parallel=asked.parallel,
+            nodes=asked.nodes,
         )
     raise InputError(
         f"{launch.place}: {quoted(' '.join(launch.words[:3]))} is no command that kvplan reads",

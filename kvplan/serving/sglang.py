@@ -118,6 +118,7 @@ class Sglang:
                 if flag in arguments.typed and arguments.values.get(flag) not in (False, "1", "null")
             ),
             parallel=whole(arguments, "--max-running-requests"),
+            nodes=None if arguments.switch("--use-ray") else whole(arguments, "--nnodes") or 1,
         )
 
 

@@ -81,6 +81,7 @@ class Trtllm:
             notes=tuple(notes),
             uncounted=uncounted,
             parallel=whole(arguments, "--max_batch_size"),
+            nodes=None,  # MPI starts it once per rank, on as many machines as it is told
         )
 
 

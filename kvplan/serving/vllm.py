@@ -113,6 +113,9 @@ class Vllm:
         batched = human(arguments, "--max-num-batched-tokens")
         if batched is not None:
             options["max_num_batched_tokens"] = str(batched)
+        backend = arguments.text("--attention-backend") or launch.environment.get("VLLM_ATTENTION_BACKEND")
+        if backend:
+            options["attention_backend"] = backend.upper().removesuffix("_VLLM_V1")
         if (config := arguments.text("--config")) is not None:
             notes.append(f"--config {config}: not read; what it sets is not in this answer")
         uncounted = tuple(
@@ -126,6 +129,7 @@ class Vllm:
             notes=tuple(notes),
             uncounted=uncounted,
             parallel=whole(arguments, "--max-num-seqs"),
+            nodes=_nodes(arguments),
         )
 
     @staticmethod
@@ -143,6 +147,14 @@ READ = frozenset(
     --kv-cache-dtype --quantization --dtype --speculative-config --speculative-model --num-speculative-tokens
     --max-num-batched-tokens --max-num-seqs --config""".split()
 )
+
+
+def _nodes(arguments: Arguments) -> int | None:
+    """Machines that share the ranks; None where Ray or other processes bring more."""
+    elsewhere = ("--data-parallel-size-local", "--data-parallel-rank", "--data-parallel-start-rank")
+    if arguments.text("--distributed-executor-backend") == "ray" or any(flag in arguments.typed for flag in elsewhere):
+        return None
+    return whole(arguments, "--nnodes") or 1
 
 
 def _weights(arguments: Arguments, fields: dict[str, Any]) -> None:

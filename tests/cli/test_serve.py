@@ -86,6 +86,32 @@ def test_what_the_engine_refuses_whatever_the_memory_does_not_start(command: str
     assert any(reason in line for line in answer.result["serve"]["refusals"])
 
 
+@pytest.mark.parametrize(
+    ("command", "starts"),
+    [
+        ("CUDA_VISIBLE_DEVICES=0,1 vllm serve Qwen/Qwen3-8B -tp 2 -pp 2", False),
+        ("CUDA_VISIBLE_DEVICES=0,1 vllm serve Qwen/Qwen3-8B -tp 2 -pp 2 --nnodes 2 --node-rank 0", True),
+        ("CUDA_VISIBLE_DEVICES=0,1 vllm serve Qwen/Qwen3-8B -tp 2 -pp 2 --distributed-executor-backend ray", True),
+        ("CUDA_VISIBLE_DEVICES=0,1 python -m sglang.launch_server --model Qwen/Qwen3-8B --tp 4 --nnodes 2", True),
+        ("CUDA_VISIBLE_DEVICES=0,1 python -m sglang.launch_server --model Qwen/Qwen3-8B --tp 4", False),
+    ],
+)
+def test_cards_are_counted_over_the_machines_of_the_command(command: str, starts: bool) -> None:
+    """Two machines of two cards are four; Ray may bring any."""
+    assert starts == run("size", "--serve", command, "--gpu", "h200", "--format", "json").result["serve"]["starts"]
+
+
+def test_the_attention_backend_of_a_variable_is_taken() -> None:
+    """FlashInfer's blocks, from the variable of earlier releases, the flag, and an unknown word."""
+    for command, counted in (
+        ("vllm serve Qwen/Qwen3-8B --attention-backend flashinfer", True),
+        ("VLLM_ATTENTION_BACKEND=FLASHINFER vllm serve Qwen/Qwen3-8B", True),
+        ("VLLM_ATTENTION_BACKEND=OWN_KERNELS vllm serve Qwen/Qwen3-8B", False),
+    ):
+        serve = run("size", "--serve", command, "--format", "json").result["serve"]
+        assert counted == (serve["uncounted"] == [])
+
+
 def test_the_variable_that_allows_a_longer_length_allows_it() -> None:
     """`VLLM_ALLOW_LONG_MAX_MODEL_LEN=1`."""
     command = "VLLM_ALLOW_LONG_MAX_MODEL_LEN=1 vllm serve meta-llama/Llama-3.1-8B --max-model-len 200000"
