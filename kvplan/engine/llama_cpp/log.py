@@ -110,7 +110,7 @@ def read(log: Log) -> Reading | None:
         return None
     contexts = _contexts(log)
     main = max(contexts, key=lambda context: context.weight) if contexts else Context()
-    values, models = _metadata(log)
+    values, models = _metadata(log, main)
     if not (main.weight or values):
         return None
     build = next((match[1] for _, line in _lines(log, ("build: ", "version: ")) if (match := BUILD.search(line))), None)
@@ -300,7 +300,7 @@ def _ask(main: Context) -> Ask:
 TYPES = {"f16": "fp16", "f32": "fp32", "bf16": "bf16"}
 
 
-def _metadata(log: Log) -> tuple[dict[str, Any], tuple[str, ...]]:
+def _metadata(log: Log, main: Context) -> tuple[dict[str, Any], tuple[str, ...]]:
     """(the keys of the file, what may name the model)."""
     values: dict[str, Any] = {}
     for _, line in log.holding("- kv "):
@@ -315,9 +315,33 @@ def _metadata(log: Log) -> tuple[dict[str, Any], tuple[str, ...]]:
     architecture = values.get("general.architecture") or facts.get("arch")
     if isinstance(architecture, str):
         _add_facts(values, facts, architecture)
+        if _keeps_whole_heads(facts, main):
+            values = _whole_heads(values, facts)
     names = [values.get("general.name"), facts.get("general.name"), values.get("general.basename")]
     names += [match[1] for _, match in log.found("tensors from ", r"\S{0,400}?([\w.+-]{1,150})\.gguf")]
     return values, tuple(dict.fromkeys(name for name in names if isinstance(name, str) and name))
+
+
+def _keeps_whole_heads(facts: dict[str, str], main: Context) -> bool:
+    """True where a model of latents is run as before they were cached: V is kept, as wide as all heads."""
+    latent, heads = _number(facts.get("n_lora_kv", "")), _number(facts.get("n_head_kv", ""))
+    width, all_heads = _number(facts.get("n_embd_head_v", "")), _number(facts.get("n_embd_v_gqa", ""))
+    if not (isinstance(latent, int) and isinstance(heads, int) and isinstance(width, int)):
+        return False
+    printed = [p for cache in main.caches for p in cache["printed"]] + main.self_size
+    values_kept = any(" V (" in f" {p.name}" and p.value > 0 for p in printed)
+    return latent > 0 and heads > 1 and all_heads == heads * width and values_kept
+
+
+def _whole_heads(values: dict[str, Any], facts: dict[str, str]) -> dict[str, Any]:
+    """The same model as one of plain heads, which is what such a release caches."""
+    kept = {key: value for key, value in values.items() if key.startswith("general.")}
+    kept["general.architecture"] = "deepseek"
+    for name in ("n_ctx_train", "n_embd", "n_layer", "n_head", "n_head_kv", "n_embd_head_k", "n_embd_head_v"):
+        value = _number(facts.get(name, ""))
+        if value is not None:
+            kept[f"deepseek.{FACTS[name]}"] = value
+    return kept
 
 
 def _add_facts(values: dict[str, Any], facts: dict[str, str], architecture: str) -> None:
