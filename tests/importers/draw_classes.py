@@ -15,8 +15,11 @@ import json
 import logging
 import re
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
+
+from recorder.configs import architectures
 
 from kvplan.importers import config as reader
 from kvplan.importers.config import decoder, heads, layers, passes, states
@@ -217,6 +220,11 @@ def drawn() -> dict[str, Any]:
         table[name] = entry_of(name, make, made, read)
         if (default.get("is_encoder_decoder") and name in speaks) or name in ENCODER_DECODER_TOO:
             table[name]["encoder_decoder"] = True
+    builders = Counter(cls for classes in architectures().values() for cls in classes)
+    for name, classes in architectures().items():
+        own = [c for c in classes if builders[c] == 1 or getattr(transformers, c).config_class.model_type == name]
+        if name in table and own:
+            table[name]["builds"] = own
     for name in CROSSING:
         table.setdefault(name, {})["crosses"] = True
     table |= {name: {"refuse": why} for name, why in REFUSED.items()}

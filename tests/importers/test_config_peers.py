@@ -98,9 +98,80 @@ def test_auto_map_does_not_turn_a_latent_into_heads() -> None:
     assert 9_210_691_584 == held({**DEEPSEEK, "num_attention_heads": 64, "auto_map": {"AutoConfig": "configuration_deepseek.DeepseekV3Config"}})  # fmt: skip
 
 
+KIMI_K2 = {
+    **DEEPSEEK,
+    "model_type": "kimi_k2",
+    "architectures": ["DeepseekV3ForCausalLM"],
+    "auto_map": {"AutoConfig": "configuration_deepseek.DeepseekV3Config"},
+    "num_attention_heads": 64,
+    "num_key_value_heads": 64,
+    "n_routed_experts": 384,
+    "max_position_embeddings": 131072,
+}
+
+
+def test_an_unknown_type_is_read_as_the_class_it_names() -> None:
+    """Kimi-K2 has a type of its own, code of its own, and DeepSeek's architecture."""
+    assert 9_210_691_584 == held(KIMI_K2)
+    assert "read as DeepseekV3ForCausalLM" in read_config(KIMI_K2, "config.json").notes[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "refused"),
+    [
+        ({"kv_lora_rank": None}, "kv_lora_rank: missing"),
+        ({"num_hidden_layers": None}, "num_hidden_layers: missing"),
+        ({"kv_share_layers": 3}, "kv_share_layers: found '3'"),
+        ({"architectures": ["OtherForCausalLM"]}, "unknown architecture 'kimi_k2'"),
+        ({"architectures": ["DeepseekV3ForCausalLM", "LlamaForCausalLM"]}, "unknown architecture 'kimi_k2'"),
+    ],
+    ids=["no rank", "no depth", "a field of its own", "another class", "two classes"],
+)
+def test_an_unknown_type_is_held_to_what_it_writes(change: dict[str, Any], refused: str) -> None:
+    config = {key: value for key, value in {**KIMI_K2, **change}.items() if value is not None}
+    with pytest.raises(NotCountableError, match=refused):
+        read_config(config, "config.json")
+
+
 def test_deepseek_v32_adds_its_index() -> None:
     config = {**DEEPSEEK, "model_type": "deepseek_v32", "index_head_dim": 128, "index_n_heads": 64, "index_topk": 2048}
     assert 9_210_691_584 + 131_072 * 61 * 132 == held(config)
+
+
+LLAMA_70B = {
+    "model_type": "llama",
+    "hidden_size": 8192,
+    "num_attention_heads": 64,
+    "num_hidden_layers": 80,
+    "num_key_value_heads": 8,
+    "torch_dtype": "bfloat16",
+}
+
+
+def test_a_70b_of_eight_key_heads_and_one_of_sixty_four() -> None:
+    assert 40 * 2**30 == held(LLAMA_70B)
+    assert 320 * 2**30 == held({**LLAMA_70B, "num_key_value_heads": 64})
+    assert 320 * 2**30 == held({key: value for key, value in LLAMA_70B.items() if key != "num_key_value_heads"})
+
+
+def test_qwen35_attends_in_one_layer_of_four_and_keeps_states_in_the_rest() -> None:
+    text = {
+        "model_type": "qwen3_5_text",
+        "hidden_size": 5120,
+        "num_attention_heads": 24,
+        "num_hidden_layers": 64,
+        "num_key_value_heads": 4,
+        "head_dim": 256,
+        "full_attention_interval": 4,
+        "linear_num_key_heads": 16,
+        "linear_num_value_heads": 48,
+        "linear_key_head_dim": 128,
+        "linear_value_head_dim": 128,
+        "linear_conv_kernel_dim": 4,
+        "dtype": "bfloat16",
+    }
+    states = held({"model_type": "qwen3_5", "text_config": text}) - 8 * 2**30
+    assert 0.143 == round(states / 2**30, 3), "48 layers x (48 x 128 x 128 x 4 + 10,240 x 3 x 2) bytes"
 
 
 def test_gpt_oss_is_counted_in_the_models_dtype_not_the_weights_width() -> None:
@@ -139,6 +210,13 @@ def test_jamba_attends_in_one_layer_of_eight() -> None:
 def test_qwen3_next_attends_in_one_layer_of_four() -> None:
     config = {"model_type": "qwen3_next", "hidden_size": 2048, "num_attention_heads": 16, "num_hidden_layers": 48, "num_key_value_heads": 2, "head_dim": 256, "full_attention_interval": 4, "linear_num_key_heads": 16, "linear_num_value_heads": 32, "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_conv_kernel_dim": 4}  # fmt: skip
     assert 3 * 2**30 + 36 * 2_146_304 == held(config)
+
+
+def test_minimax_m2_may_list_that_every_layer_attends() -> None:
+    config = {"model_type": "minimax_m2", "hidden_size": 3072, "num_attention_heads": 48, "num_hidden_layers": 62, "num_key_value_heads": 8, "head_dim": 128}  # fmt: skip
+    assert held(config) == held({**config, "attn_type_list": [1] * 62})
+    with pytest.raises(NotCountableError, match="attn_type_list"):
+        read_config({**config, "attn_type_list": [0] + [1] * 61}, "config.json")
 
 
 def test_letters_say_which_layers_attend() -> None:

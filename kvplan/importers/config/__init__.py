@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,11 @@ def read_config(values: Any, source: str, name: str = "imported") -> Imported:
     text, model_type = _text_config(values, source, classes)
     notes: list[str] = []
     known = classes.get(model_type)
-    if known is None:
+    stands_for = None if known else _named_class(values, text, classes)
+    if stands_for is not None:
+        notes.append(f"model_type {model_type} is not known: read as {stands_for[0]}, which architectures names")
+        model_type, known = stands_for[1], classes[stands_for[1]]
+    elif known is None:
         _only_plain(text, model_type, source, classes)
         known = {}
         notes.append(f"model_type {model_type} is not known: read by its field names alone")
@@ -101,7 +106,8 @@ def read_config(values: Any, source: str, name: str = "imported") -> Imported:
     if isinstance(built := values.get("architectures"), list) and any(str(n).endswith(ENCODERS) for n in built[:8]):
         raise fields.refuse("architectures", built[0], "which generates nothing and keeps no cache")
     _check_strays(fields, text, known)
-    _check_remote_code(values, text, known, source, classes)
+    if stands_for is not None or values.get("auto_map") or text.get("auto_map"):
+        _check_remote_code(text, known, source, classes)
     outer = classes.get(str(values.get("model_type")), {})
     if outer.get("refuse"):
         known, model_type = outer, str(values["model_type"])
@@ -114,6 +120,8 @@ def read_config(values: Any, source: str, name: str = "imported") -> Imported:
         spec |= decoder_spec(fields, known)
         if outer.get("crosses") and not alone:
             spec["attention"] = with_crossing(spec["attention"])
+    if stands_for is not None:
+        _check_nothing_assumed(fields, spec)
     spec |= _cache_scheme(values, source, notes)
     read = {"model_type": model_type, **fields.read}
     return Imported(parse_spec(spec, source), tuple((key, _shown(value)) for key, value in read.items()), tuple(notes))
@@ -176,14 +184,42 @@ def _check_strays(fields: Fields, text: dict[str, Any], known: dict[str, Any]) -
             raise fields.refuse(name, text[name], f"which its class takes for {other}")
 
 
-def _check_remote_code(
-    values: dict[str, Any], text: dict[str, Any], known: dict[str, Any], source: str, classes: dict[str, Any]
-) -> None:
+def _named_class(values: dict[str, Any], text: dict[str, Any], classes: dict[str, Any]) -> tuple[str, str] | None:
+    """A class of the library that an unknown model type is built of, by `architectures`, and the class's own type.
+
+    Releases with code of their own often name the class that they copy, such as DeepseekV3ForCausalLM.
+    """
+    named = (text if text.get("architectures") else values).get("architectures")
+    if not isinstance(named, list) or len(named) != 1 or (text is not values and not text.get("architectures")):
+        return None
+    types = [name for name, entry in classes.items() if named[0] in entry.get("builds", ()) and "nested" not in entry]
+    return (str(named[0]), types[0]) if len(types) == 1 else None
+
+
+def _check_nothing_assumed(fields: Fields, spec: dict[str, Any]) -> None:
+    """Hold a release that copies a class to what it writes itself: its own defaults may be others than the class's.
+
+    Raises: NotCountableError naming the first field that the cache follows from and the release leaves out.
+    """
+    assumed = {
+        name: value for name, value in fields.read.items() if name in fields.defaults and name not in fields.values
+    }
+    if assumed.keys() & set(CONTEXT):
+        spec.pop("max_context")
+    missing = [name for name, value in assumed.items() if value is not False and name not in CONTEXT]
+    if missing:
+        raise NotCountableError(
+            f"{fields.source}: {missing[0]}: missing, and the defaults of an unknown model type are not known",
+            "write a spec by hand: docs/spec.md",
+        )
+
+
+def _check_remote_code(text: dict[str, Any], known: dict[str, Any], source: str, classes: dict[str, Any]) -> None:
     """Where a release brings code of its own, refuse fields that its class does not know and that sound of a cache.
 
     Raises: NotCountableError naming the first such field.
     """
-    if not (values.get("auto_map") or text.get("auto_map")) or not known:
+    if not known:
         return
     understood = {*classes["_plain"]["fields"], *known.get("heeds", ()), *known.get("knows", ()), *ALWAYS_HEEDED}
     for field, value in text.items():
@@ -194,6 +230,7 @@ def _check_remote_code(
             )
 
 
+@cache
 def known_classes() -> dict[str, Any]:
     """Class defaults and layer rules by model type, drawn from the library."""
     loaded: dict[str, Any] = json.loads((Path(__file__).parent / "classes.json").read_bytes())
