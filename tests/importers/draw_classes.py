@@ -84,6 +84,21 @@ PLAIN_TOO = """architectures auto_map torch_dtype dtype transformers_version _na
 encoder_no_repeat_ngram_size rope_scaling rope_theta n_embd n_head n_layer quantization_config max_position_embeddings
 sliding_window use_sliding_window max_window_layers cross_attention_hidden_size add_cross_attention tie_encoder_decoder
 is_encoder_decoder is_decoder""".split()
+WELL_KNOWN = """
+add_bias_linear add_qkv_bias apply_query_key_layer_scaling apply_residual_connection_post_layernorm
+attention_softmax_in_fp32 bias_dropout_fusion classifier_dropout ffn_hidden_size fp32_residual_connection
+interleaved_qkv kv_channels layernorm_epsilon multi_query_attention multi_query_group_num num_layers original_rope
+padded_vocab_size post_layer_norm quantization_bit rmsnorm rope_ratio seq_length
+attn_dropout_prob bf16 emb_dropout_prob fp16 fp32 no_bias rotary_emb_base rotary_pct scale_attn_weights tokenizer_type
+use_dynamic_ntk use_flash_attn use_logn_attn
+_from_model_config attn_implementation bias model_max_length z_loss_weight
+add_classification_head cla_share_factor class_num moe_topk num_shared_expert use_cla use_mixed_mlp_moe
+use_qk_norm
+block_configs
+attn_type_list layernorm_full_attention_alpha layernorm_full_attention_beta layernorm_linear_attention_alpha
+layernorm_linear_attention_beta layernorm_mlp_alpha layernorm_mlp_beta num_local_experts postnorm rotary_dim
+shared_intermediate_size shared_moe_mode
+""".split()  # of ChatGLM; Qwen; Baichuan and InternLM 2; Hunyuan; the searched Nemotrons; MiniMax: understood on any type
 
 
 LAYER_LISTS = ("layer_types", "layers_block_type")
@@ -200,7 +215,7 @@ def drawn() -> dict[str, Any]:
     waiting: list[tuple[str, Any]] = [
         (name, CONFIG_MAPPING[name]) for name in language_model_types() if name in CONFIG_MAPPING
     ]
-    plain: set[str] = set(PLAIN_TOO)
+    plain: set[str] = {*PLAIN_TOO, *WELL_KNOWN}
     while waiting:
         name, make = waiting.pop()
         made = quietly(make)

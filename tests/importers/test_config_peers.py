@@ -226,14 +226,6 @@ def test_letters_say_which_layers_attend() -> None:
     assert 4096 == cache_plan(spec, Workload(1)).marginal_bytes(full=True)
 
 
-def test_searched_blocks_attend_or_do_not() -> None:
-    block = {"n_heads_in_group": 8, "no_op": False, "replace_with_linear": False}
-    blocks = [{"attention": block}, {"attention": {"no_op": True}}, {"attention": {"n_heads_in_group": 16}}]
-    config = {"model_type": "nemotron-nas", "hidden_size": 8192, "num_attention_heads": 64, "num_hidden_layers": 3, "block_configs": blocks}  # fmt: skip
-    with pytest.raises(NotCountableError, match="block_configs"):
-        read_config(config, "config.json")
-
-
 def test_an_unknown_architecture_with_plain_fields_is_read_and_says_so() -> None:
     config = {"model_type": "brand_new", "hidden_size": 8192, "num_attention_heads": 64, "num_hidden_layers": 80, "num_key_value_heads": 8, "torch_dtype": "bfloat16"}  # fmt: skip
     read = read_config(config, "config.json")

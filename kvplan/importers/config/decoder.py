@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from kvplan.errors import printable
 from kvplan.importers.config.fields import Fields
 from kvplan.importers.config.heads import (
     HEADS,
@@ -261,6 +262,9 @@ def _turned(fields: Fields, width: int) -> int:
     return fields.need("qk_rope_head_dim")
 
 
+BLOCK_FIELDS = {"n_heads_in_group", "num_key_value_heads", "no_op", "replace_with_linear"}
+
+
 def _blocks(fields: Fields, blocks: list[Any]) -> dict[str, Any]:
     """Nemotron's searched blocks: each has its own grouping of query heads, or no attention at all."""
     heads = query_heads(fields)
@@ -272,6 +276,9 @@ def _blocks(fields: Fields, blocks: list[Any]) -> dict[str, Any]:
         attention = block.get("attention") if isinstance(block, dict) else None
         if not isinstance(attention, dict):
             raise fields.refuse(f"block_configs.{index}.attention", attention)
+        strange = [name for name, value in attention.items() if value not in (None, False) and name not in BLOCK_FIELDS]
+        if strange:
+            raise fields.refuse(f"block_configs.{index}.attention.{printable(strange[0])}", attention[strange[0]])
         if attention.get("no_op") or attention.get("replace_with_linear"):
             key, kind = "none", Kind(type="none")
         else:

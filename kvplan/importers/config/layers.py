@@ -137,6 +137,8 @@ def _by_position(fields: Fields, count: int, rule: dict[str, Any]) -> list[str] 
                 f"and with kda_layers it does not name layers 1 to {count} once each",
             )
         return ["full" if i + 1 in full else "recurrent" for i in range(count)]
+    if fields.heeded is None and fields.values.get("attn_type_list") is not None:
+        return ["full" if attends else "recurrent" for attends in fields.numbers("attn_type_list") or []]
     for name, other in (("attn_layer_indices", "recurrent"), ("full_attn_idxs", "conv")):
         if isinstance(fields.values.get(name), list):
             full = set(fields.numbers(name) or [])
