@@ -23,9 +23,9 @@ from recorder.configs import architectures
 
 from kvplan.importers import config as reader
 from kvplan.importers.config import decoder, heads, layers, passes, states
+from kvplan.importers.config.classes import TABLE
 from kvplan.importers.config.layers import by_rule
 
-TARGET = Path(reader.__file__).parent / "classes.json"
 DEPTHS = (1, 2, 3, 4, 5, 6, 7, 9, 12, 13, 16, 24, 30, 31, 36, 48)
 CONV_STATES = "its convolution states are not described by any attention kind"
 REFUSED = {
@@ -362,5 +362,5 @@ def text_of(table: dict[str, Any]) -> str:
 if __name__ == "__main__":
     text = text_of(drawn())
     if "--check" in sys.argv:
-        sys.exit(0 if text == TARGET.read_text() else "classes.json is stale: run tests/importers/draw_classes.py")
-    TARGET.write_text(text)
+        sys.exit(0 if text == TABLE.read_text() else "classes.json is stale: run tests/importers/draw_classes.py")
+    TABLE.write_text(text)

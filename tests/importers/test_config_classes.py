@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from kvplan.errors import NotCountableError
-from kvplan.importers.config import known_classes, read_config
+from kvplan.importers.config import read_config
+from kvplan.importers.config.classes import known_classes
 from kvplan.importers.config.fields import Fields
 from kvplan.importers.config.layers import WORDS, layer_words
 

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvplan.errors import InputError, KvplanError
-from kvplan.importers.config import known_classes, read_config
+from kvplan.importers.config import read_config
+from kvplan.importers.config.classes import known_classes
 from kvplan.importers.source import MOST_JSON_BYTES, read_source
 
 CLASSES = known_classes()

@@ -8,14 +8,12 @@ by name.
 
 from __future__ import annotations
 
-import json
 import re
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 from kvplan.errors import InputError, NotCountableError, printable, quoted
 from kvplan.importers import Imported
+from kvplan.importers.config.classes import Classes, known_classes
 from kvplan.importers.config.decoder import decoder_spec, encoder_decoder_spec, with_crossing
 from kvplan.importers.config.fields import Fields
 from kvplan.importers.config.heads import HEAD_DIM, HEADS, KV_HEADS, LAYERS, WIDTH
@@ -127,7 +125,7 @@ def read_config(values: Any, source: str, name: str = "imported") -> Imported:
     return Imported(parse_spec(spec, source), tuple((key, _shown(value)) for key, value in read.items()), tuple(notes))
 
 
-def _only_plain(text: dict[str, Any], model_type: str, source: str, classes: dict[str, Any]) -> None:
+def _only_plain(text: dict[str, Any], model_type: str, source: str, classes: Classes) -> None:
     """Let an unknown architecture through when every field is one that plain architectures share.
 
     Raises: NotCountableError naming the first other field.
@@ -184,7 +182,7 @@ def _check_strays(fields: Fields, text: dict[str, Any], known: dict[str, Any]) -
             raise fields.refuse(name, text[name], f"which its class takes for {other}")
 
 
-def _named_class(values: dict[str, Any], text: dict[str, Any], classes: dict[str, Any]) -> tuple[str, str] | None:
+def _named_class(values: dict[str, Any], text: dict[str, Any], classes: Classes) -> tuple[str, str] | None:
     """A class of the library that an unknown model type is built of, by `architectures`, and the class's own type.
 
     Releases with code of their own often name the class that they copy, such as DeepseekV3ForCausalLM.
@@ -214,7 +212,7 @@ def _check_nothing_assumed(fields: Fields, spec: dict[str, Any]) -> None:
         )
 
 
-def _check_remote_code(text: dict[str, Any], known: dict[str, Any], source: str, classes: dict[str, Any]) -> None:
+def _check_remote_code(text: dict[str, Any], known: dict[str, Any], source: str, classes: Classes) -> None:
     """Where a release brings code of its own, refuse fields that its class does not know and that sound of a cache.
 
     Raises: NotCountableError naming the first such field.
@@ -230,14 +228,7 @@ def _check_remote_code(text: dict[str, Any], known: dict[str, Any], source: str,
             )
 
 
-@cache
-def known_classes() -> dict[str, Any]:
-    """Class defaults and layer rules by model type, drawn from the library."""
-    loaded: dict[str, Any] = json.loads((Path(__file__).parent / "classes.json").read_bytes())
-    return loaded
-
-
-def _text_config(values: dict[str, Any], source: str, classes: dict[str, Any]) -> tuple[dict[str, Any], str]:
+def _text_config(values: dict[str, Any], source: str, classes: Classes) -> tuple[dict[str, Any], str]:
     """The config of the text decoder, however deeply a multimodal one nests it, and its model type."""
     model_type = values.get("model_type")
     if model_type == "mistral" and "layer_types" in values:
