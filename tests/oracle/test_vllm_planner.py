@@ -59,7 +59,9 @@ def ours(d: drawn_models.Drawn, budget: int | None) -> Any:
 
 def theirs(d: drawn_models.Drawn, budget: int) -> Any:
     """What vLLM plans; the error where it does not start."""
-    server = drawn_models.Server(d, layers())
+    import drawn_servers
+
+    server = drawn_servers.Server(d, layers())
     try:
         return server.of.planner.plan(server.config, server.ranks, [budget] * d.pp)
     except REFUSALS as error:
@@ -94,7 +96,9 @@ def differences(seed: int) -> list[str]:
     elif not too_small(other):
         found += _compared(mine.figures, other)
     with suppress(*REFUSALS):
-        server = drawn_models.Server(d, layers())
+        import drawn_servers
+
+        server = drawn_servers.Server(d, layers())
         longest = server.of.planner.longest(server.config, server.ranks, [d.budget] * d.pp)
         if longest != mine.figures["max_model_len"]:
             found.append(f"max_model_len: kvplan {mine.figures['max_model_len']}, vLLM {longest}")

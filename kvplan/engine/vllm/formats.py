@@ -2,7 +2,7 @@
 
 Worked: 8 heads of 128 and 128: 4,096 bytes in bf16, 2,048 in fp8, 2,112 in int8_per_token_head, 1,152 in nvfp4.
 
-Source: vLLM 0.33.0 vllm/config/cache.py `CacheDType` and the backends' `customize_spec`; engines.md's sizes executed.
+Source: vLLM 0.33.0 vllm/config/cache.py `CacheDType` and the backends' `customize_spec`, executed.
 """
 
 from __future__ import annotations
