@@ -23,6 +23,7 @@ WIDE = {"type": "gqa", "heads": 32, "kv_heads": 16, "head_dim": 128}
 GEMMA = {
     "layers": [{"count": 10, "attention": WIDE}, {"count": 52, "attention": {**WIDE, "window": 1024}}],
 }
+LATENT_128 = {"type": "mla", "heads": 2, "kv_lora_rank": 96, "qk_rope_head_dim": 32}
 MAMBA = {"layers": 8, "attention": {"type": "mamba1", "d_inner": 512, "d_state": 16, "conv_kernel": 4}}
 PRINTED: dict[str, Any] = yaml.safe_load(
     (Path(__file__).parents[1] / "data" / "llama_cpp.yaml").read_text(encoding="utf-8")
@@ -168,6 +169,31 @@ def test_a_hybrid_keeps_both() -> None:
     assert cache(found, "base")["layers"] == 2
 
 
+@pytest.mark.parametrize(
+    ("shape", "printed"),
+    [
+        (LLAMA, (512, 1, 2.0, 2.0)),
+        ({"layers": 4, "attention": [LATENT_128, {"type": "index", "head_dim": 64}]}, (512, 1, 0.25, 0.0)),
+    ],
+)
+def test_draft_layers_are_in_a_cache_of_their_own_without_an_index(
+    shape: dict[str, Any], printed: tuple[int, int, float, float]
+) -> None:
+    """1,000 tokens over two sequences; the second as the engine printed it for DeepSeek-V3.2 and GLM-5."""
+    for options in ((), ("cache_type_k=q8_0", "cache_type_v=q8_0")):
+        found = reserved(shape, "n_ctx=1000", *options, context=300, batch=2, mtp=1)
+        held = cache(found, "mtp")
+        assert (held["cells"], held["layers"], held["k_bytes"] / MIB, held["v_bytes"] / MIB) == printed
+        assert (
+            found.reserved_bytes == found.figures["kv_bytes"] > reserved(shape, context=300, batch=2).reserved_bytes / 2
+        )
+
+
+def test_draft_layers_with_windows_are_refused() -> None:
+    with pytest.raises(NotCountableError, match="draft layers that are not full attention"):
+        reserved({"layers": 2, "attention": {**GQA, "window": 16}}, mtp=1)
+
+
 def test_the_cache_is_f16_whatever_the_model_is_in() -> None:
     for dtype in ("fp32", "bf16", "fp16"):
         found = engine_named("llama.cpp").reserve(model(LLAMA, dtype=dtype), Workload(1024))
@@ -244,7 +270,6 @@ def test_a_cache_in_host_memory_takes_nothing_of_the_device() -> None:
         (LLAMA, (), {"tp": 2}, InputError, "--tp: found 2", "--pp 2"),
         (LLAMA, (), {"tp": 2, "dcp": 2}, InputError, "--tp: found 2", "--pp 2"),
         (LLAMA, (), {"prefix": 10}, InputError, "--prefix: found 10", "leave out --prefix"),
-        (LLAMA, (), {"mtp": 1}, InputError, "--mtp: found 1", "leave out --mtp"),
         (LLAMA, (), {"batch": 257}, InputError, "--batch: found 257", "several servers"),
         (LLAMA, ("n_parallel=300",), {}, InputError, "-E n_parallel: found 300", "several servers"),
         (LLAMA, ("n_ctx=2147483648",), {}, InputError, "-E n_ctx: found 2,147,483,648", "fewer tokens"),

@@ -89,6 +89,13 @@ def test_ollamas_server_holds_what_its_log_printed(
     check(caches("ollama", name, options), printed)
 
 
+def test_a_draft_layer_of_a_27b_model_adds_one_sixteenth() -> None:
+    spec, _ = model_named(str(SPECS / "qwen3.6-27b.yaml"))
+    found = engine_named("llama.cpp").reserve(spec, Workload(262144, mtp=1))
+    held = {item["name"]: item for item in found.figures["caches"]}
+    check(held, {"base": (262144, 16, 16384.00), "mtp": (262144, 1, 1024.00)})
+
+
 def test_two_devices_hold_41_and_39_layers_of_a_70b_model() -> None:
     spec, _ = model_named(str(SPECS / "llama-3.3-70b.yaml"))
     found = engine_named("llama.cpp").reserve(spec, Workload(4096, pp=2))

@@ -55,11 +55,11 @@ class LlamaCpp:
         self, spec: ModelSpec, workload: Workload, options: Options, version: str, budget_bytes: int | None = None
     ) -> Reservation:
         """The caches of one context; what the fullest device holds of them is reserved."""
-        shape, context = shape_of(spec), context_of(workload, options)
+        shape, context = shape_of(spec, workload.mtp), context_of(workload, options)
         check(spec, shape, workload, context)
         caches = caches_of(shape, context)
         figures = _figures(shape, context, caches)
-        placed = devices_of(spec.layer_count, workload, options)
+        placed = devices_of(spec.layer_count + workload.mtp, workload, options)
         held = _by_device(shape, caches, placed)
         reserved = max((value for device, value in held.items() if device != CPU), default=0)
         if set(placed) != {0}:

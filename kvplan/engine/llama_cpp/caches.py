@@ -76,7 +76,7 @@ def caches_of(shape: Shape, context: Context) -> list[Cache]:
     if shape.compressed:
         return _compressed_caches(shape, context)
     caches = []
-    if any(layer.k for _, layer in shape.distinct):
+    if any(layer.k and not layer.draft for _, layer in shape.distinct):
         caches.append(_attention("base", context.n_ctx_seq, shape, context, lambda layer: layer.window is None))
     if any(layer.window is not None for _, layer in shape.distinct):
         cells = context.window_cells(shape.window or 0)
@@ -85,6 +85,8 @@ def caches_of(shape: Shape, context: Context) -> list[Cache]:
         caches.append(_index(shape, context))
     if any(layer.r or layer.s for _, layer in shape.distinct):
         caches.append(_recurrent(context))
+    if any(layer.draft for _, layer in shape.distinct):
+        caches.append(_drafts(context))
     return caches
 
 
@@ -92,7 +94,7 @@ def _attention(name: str, cells: int, shape: Shape, context: Context, belongs: C
     """Keys and values; V as wide as the widest layer's where it stands transposed."""
 
     def held(layer: LayerShape) -> Held | None:
-        if not layer.k or not belongs(layer):
+        if not layer.k or layer.draft or not belongs(layer):
             return None
         v = shape.widest_v if layer.v and context.flash_attn == "off" else layer.v
         rows = cells * context.streams
@@ -114,6 +116,16 @@ def _index(shape: Shape, context: Context) -> Cache:
         )
 
     return Cache("indexer", context.n_ctx_seq, held)
+
+
+def _drafts(context: Context) -> Cache:
+    """Draft layers in a context as long as the model's, in types of their own, which are f16 unless told."""
+
+    def held(layer: LayerShape) -> Held | None:
+        rows = context.n_ctx_seq * context.streams
+        return Held(row_bytes("f16", layer.k) * rows, row_bytes("f16", layer.v) * rows) if layer.draft else None
+
+    return Cache("mtp", context.n_ctx_seq, held)
 
 
 def _recurrent(context: Context) -> Cache:

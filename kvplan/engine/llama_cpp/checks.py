@@ -31,7 +31,7 @@ def check(spec: ModelSpec, shape: Shape, workload: Workload, context: Context) -
             f"--kv-dtype {context.type_k}",
         )
     heads_must_fit = context.flash_attn != "off"
-    for _, layer in shape.distinct:
+    for layer in (layer for _, layer in shape.distinct if not layer.draft):
         for tensor, cache_type, head, row in (
             ("k", context.type_k, layer.k_head, layer.k),
             ("v", context.type_v, layer.v_head, layer.v),
@@ -62,11 +62,6 @@ def _check_workload(workload: Workload) -> None:
         raise InputError(
             f"--prefix: found {workload.prefix:,}, but llama.cpp reserves cells whatever sequences share",
             "leave out --prefix; -E n_ctx= says how many cells there are",
-        )
-    if workload.mtp:
-        raise InputError(
-            f"--mtp: found {workload.mtp}, but llama.cpp keeps draft layers in a context of their own",
-            "leave out --mtp",
         )
 
 

@@ -33,7 +33,8 @@ def reasons(why: Why, caches: list[Cache], on_host: bool) -> tuple[str, ...]:
     found: dict[str, int] = {}
     for count, layer in why.shape.distinct:
         weighed = [_cells(why, cache, layer) for cache in caches]
-        weighed += [_types(why, layer), _values(why, layer), _index(why, layer), _states(why, layer)]
+        if not layer.draft:
+            weighed += [_types(why, layer), _values(why, layer), _index(why, layer), _states(why, layer)]
         for phrase, weight in weighed:
             if weight:
                 found[phrase] = found.get(phrase, 0) + count * abs(weight)

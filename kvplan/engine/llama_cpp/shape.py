@@ -32,7 +32,8 @@ class LayerShape(Record):
     """One layer: elements of a cell by cache, and widths of one head.
 
     window: tokens of its window or chunk. index: elements of an index key. r, s: elements of the convolution
-    and state rows of one sequence. entry: elements of a DeepSeek-V4 entry; ratio: tokens per compressed one.
+    and state rows of one sequence. entry: elements of a DeepSeek-V4 entry; ratio: tokens per compressed one. draft: a
+    draft layer, which is in a context of its own.
     """
 
     k: int = 0
@@ -47,6 +48,7 @@ class LayerShape(Record):
     s: int = 0
     entry: int = 0
     ratio: int = 0
+    draft: bool = False
 
 
 class Shape(Record):
@@ -107,8 +109,8 @@ def _check_mixture(kept: list[LayerShape], windows: set[int], states: set[tuple[
         raise _refused(place, "latents in some layers and values in others, which no model of it has")
 
 
-def shape_of(spec: ModelSpec) -> Shape:
-    """The model's layers as the engine keeps them.
+def shape_of(spec: ModelSpec, drafts: int = 0) -> Shape:
+    """The model's layers as the engine keeps them, and `drafts` draft layers behind them.
 
     Raises: NotCountableError for a layer or a mixture that the engine was never seen to keep.
     """
@@ -117,7 +119,14 @@ def shape_of(spec: ModelSpec) -> Shape:
             f"{spec.source}: latent: llama.cpp keeps whole heads for {spec.name}, whose widths the spec does not give",
             "a spec with {type: mha, heads: H, kv_heads: H, head_dim: nope + rope, v_head_dim: V} counts it",
         )
-    return _shape(spec)
+    shape = _shape(spec)
+    if not drafts:
+        return shape
+    layer = layer_shape(spec.draft_layer().tensors(), spec.source)
+    if not layer.k or layer.window is not None or layer.r or layer.s:
+        raise _refused(spec.source, "draft: draft layers that are not full attention")
+    behind = ((drafts, layer.replace(index=0, draft=True)),)  # a draft head attends without an index
+    return shape.replace(runs=(*shape.runs, *behind), distinct=(*shape.distinct, *behind))
 
 
 def layer_shape(tensors: tuple[CacheTensor, ...], place: str) -> LayerShape:
