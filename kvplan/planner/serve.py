@@ -13,7 +13,7 @@ from typing import Any
 from kvplan.catalogue import SHIPPED_GPUS, find, gpu_named, model_named, spec_folders
 from kvplan.engine import ENGINES, engine_class, engine_named, options_known
 from kvplan.errors import InputError, KvplanError, printable, quoted
-from kvplan.importers.source import is_source
+from kvplan.importers.source import hub_id, is_source
 from kvplan.planner.changes import changes
 from kvplan.planner.refusals import refusals
 from kvplan.question import Question, subject
@@ -21,7 +21,7 @@ from kvplan.record import Record
 from kvplan.results import ServeResult, SizeResult
 from kvplan.serving import Served, served, server
 from kvplan.serving.launch import Launch
-from kvplan.serving.names import candidates
+from kvplan.serving.names import Candidate, candidates
 from kvplan.sizing import size_answer
 from kvplan.spec import ModelSpec
 from kvplan.weights import WIDTHS
@@ -149,6 +149,8 @@ def command_of(launch: Launch, beside: Mapping[str, Any]) -> Command:
     fields = {key: value for key, value in read.fields.items() if value is not None}
     given = {key: value for key, value in beside.items() if value is not None}
     model, counted_as = _model(read, given, fields, notes)
+    if (draft := fields.get("draft")) is not None and not _is_here(draft, given):
+        fields["draft"] = _in_catalogue(draft, given)[1] or draft
     if "k_dtype" in fields and read.engine not in ("llama.cpp", "mlx"):
         fields.setdefault("v_dtype", fields["k_dtype"])
     if launch.cards and launch.cards > 1 and read.engine in ("llama.cpp", "ollama") and "pp" not in given:
@@ -245,30 +247,52 @@ def _model(read: Served, given: dict[str, Any], fields: dict[str, Any], notes: l
             f"{read.engine}: the command names no model",
             "name it beside the command: kvplan size MODEL --serve '…'",
         )
-    folders = spec_folders(given.get("specs"))
-    for candidate in candidates(read.model):
-        found = find(candidate.name, folders)
-        if found is None:
-            continue
-        if candidate.weights is not None:
-            fields.setdefault("weights", candidate.weights)
-        if candidate.name == read.model:
-            return read.model, None
-        if candidate.dated and fields.get("ctx", "max") in ("max", "auto") and "ctx" not in given:
+    if _is_here(read.model, given):
+        return read.model, None
+    candidate, found = _in_catalogue(read.model, given)
+    if found is None:
+        if is_source(read.model) or read.model.startswith(("/", ".", "~")):
             raise InputError(
-                f"{read.model}: counted as {found.name}, but its own maximum length is not known here",
-                "state the length in the command or with --ctx, or add --online",
+                f"the model {quoted(read.model)} is a path that is not here",
+                "name the model beside the command: kvplan size MODEL --serve '…', kvplan check FILE --model MODEL",
             )
-        notes.append(f"{read.model} is counted as {found.name}: the same layers; its own maximum length may differ")
-        return found.name, found.name
-    if not is_source(read.model) and (read.model.startswith(("/", ".", "~")) or read.model.endswith(".gguf")):
+        return read.model, None
+    if candidate.weights is not None:
+        fields.setdefault("weights", candidate.weights)
+    if candidate.name == read.model:
+        return read.model, None
+    if candidate.dated and fields.get("ctx", "max") in ("max", "auto") and "ctx" not in given:
         raise InputError(
-            f"the model {quoted(read.model)} is a path that is not here",
-            "name the model beside the command: kvplan size MODEL --serve '…', kvplan check FILE --model MODEL",
+            f"{read.model}: counted as {found}, but its own maximum length is not known here",
+            "state the length in the command or with --ctx, or add --online",
         )
-    if is_source(read.model) and not Path(read.model).exists():
-        raise InputError(f"the model {quoted(read.model)} is not here", "name the model beside the command")
-    return read.model, None
+    notes.append(f"{read.model} is counted as {found}: the same layers; its own maximum length may differ")
+    return found, found
+
+
+def _is_here(model: str, given: Mapping[str, Any]) -> bool:
+    """Whether a model itself can be read: a file, or a hub id that is cached or may be fetched."""
+    if is_source(model) and Path(model).exists():
+        return True
+    wanted = hub_id(model)
+    if wanted is None or find(model, spec_folders(given.get("specs"))) is not None:
+        return False
+    if given.get("online"):
+        return True
+    from kvplan.importers.hub import read_hub
+
+    return read_hub(wanted) is not None
+
+
+def _in_catalogue(model: str, given: Mapping[str, Any]) -> tuple[Candidate, str | None]:
+    """The first of the names that `model` may have in the catalogue, with the spec that answers to it."""
+    folders = spec_folders(given.get("specs"))
+    names = candidates(model)
+    for candidate in names:
+        found = find(candidate.name, folders)
+        if found is not None:
+            return candidate, found.name
+    return names[0], None
 
 
 def _check_weights(fields: dict[str, Any], notes: list[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -136,6 +137,25 @@ def test_a_copy_is_counted_as_its_model_and_says_so(command: str, name: str, wei
         "size", name, "--gpu", "h200", "--format", "json", "--quiet", *(["--weights", weights] if weights else [])
     )
     assert plain.result["gpu"]["weights_bytes"] == answer["gpu"]["weights_bytes"]
+
+
+def test_a_model_that_is_here_is_read_and_not_looked_up(tmp_path: Path) -> None:
+    """A folder named like a copy of a model of the catalogue holds another model."""
+    folder = tmp_path / "Qwen3-8B-Instruct"
+    folder.mkdir()
+    config = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 256, "num_hidden_layers": 3}
+    config |= {"num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "intermediate_size": 512}
+    config |= {"max_position_embeddings": 4096, "torch_dtype": "bfloat16"}
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    answer = run("size", "--serve", f"vllm serve {folder}", "--format", "json").result
+    assert (3, None) == (answer["parts"][0]["layers"], answer["serve"]["counted_as"])
+
+
+def test_a_draft_is_found_by_its_copy_s_name() -> None:
+    """As the model itself is."""
+    command = "mlx_lm.server --model mlx-community/Qwen3-8B-4bit --draft-model mlx-community/Qwen3-0.6B-4bit"
+    answer = run("size", "--serve", command, "--ctx", "8k", "--gpu", "64GiB", "--format", "json")
+    assert "qwen3-0.6b" == answer.result["draft"]["model"], answer.err
 
 
 def test_the_tag_of_an_image_chooses_the_rules() -> None:
