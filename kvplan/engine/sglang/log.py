@@ -80,28 +80,8 @@ def read(log: Log) -> Reading | None:
     target, drafts = _pools(log)
     full, swa = _layer_tokens(log)
     settings |= {"full_layer_tokens": full, "swa_layer_tokens": swa} if full and swa else {}
-    total = log.first("max_total_num_tokens=", r"([0-9]{1,15})")
-    tokens = full or (total[1] if total else str(target[0].tokens) if target else None)
-    options = [f"{key}={settings[key].lower()}" for key in FLAGS if key in settings]
-    if tokens:
-        options.append(f"max_total_tokens={tokens}")
-    mamba = log.first("max_mamba_cache_size: ", r"([0-9]{1,12})")
-    if mamba and "max_mamba_cache_size" not in settings:
-        options.append(f"max_mamba_cache_size={mamba[1]}")
-    length = log.first("context_len=", r"([0-9]{1,15})")
-    given = settings.get("context_length", "")
-    ask = Ask(
-        context=int(length[1]) if length else int(given) if given.isdigit() else None,
-        k_dtype=_dtype(settings, target),
-        v_dtype=_dtype(settings, target),
-        options=tuple(options),
-    ).replace(
-        **{
-            rank: int(settings[key])
-            for rank, key in RANKS.items()
-            if settings.get(key, "").isdigit() and int(settings[key])
-        }
-    )
+    options = _options(log, settings, full, target)
+    ask = _ask(log, settings, target, options)
     notes = [
         f"the draft model has a pool of its own: {pool.tokens:,} tokens, {_size(pool)} GiB on each rank"
         for pool in drafts
@@ -110,12 +90,9 @@ def read(log: Log) -> Reading | None:
         notes.append("with data-parallel attention every rank holds whole heads")
     printed = (*_printed(log, target, swa), *_states(log))
     models = tuple(name for key in ("model_path", "served_model_name") if (name := settings.get(key)))
-    version = log.first("sglang ", r"v?([0-9]{1,3}\.[0-9]{1,3}[0-9A-Za-z.+]{0,30})") or log.first(
-        "sglang==", r"([0-9]{1,3}\.[0-9]{1,3}[0-9A-Za-z.+]{0,30})"
-    )
     return Reading(
         "sglang",
-        version[1] if version else None,
+        _version(log),
         models,
         settings,
         ask,
@@ -125,6 +102,35 @@ def read(log: Log) -> Reading | None:
         remedies=_remedies(ask, settings),
         unsaid=UNSAID,
     )
+
+
+def _options(log: Log, settings: dict[str, str], full: str | None, target: list[Pool]) -> list[str]:
+    """The flags that are the engine's own options, and the tokens and slots that it ended with."""
+    total = log.first("max_total_num_tokens=", r"([0-9]{1,15})")
+    tokens = full or (total[1] if total else str(target[0].tokens) if target else None)
+    options = [f"{key}={settings[key].lower()}" for key in FLAGS if key in settings]
+    if tokens:
+        options.append(f"max_total_tokens={tokens}")
+    mamba = log.first("max_mamba_cache_size: ", r"([0-9]{1,12})")
+    if mamba and "max_mamba_cache_size" not in settings:
+        options.append(f"max_mamba_cache_size={mamba[1]}")
+    return options
+
+
+def _ask(log: Log, settings: dict[str, str], target: list[Pool], options: list[str]) -> Ask:
+    length, given = log.first("context_len=", r"([0-9]{1,15})"), settings.get("context_length", "")
+    ranks = {rank: int(settings.get(key, "")) for rank, key in RANKS.items() if settings.get(key, "").isdigit()}
+    dtype = _dtype(settings, target)
+    context = int(length[1]) if length else int(given) if given.isdigit() else None
+    return Ask(context=context, k_dtype=dtype, v_dtype=dtype, options=tuple(options)).replace(
+        **{rank: count for rank, count in ranks.items() if count}
+    )
+
+
+def _version(log: Log) -> str | None:
+    number = r"v?([0-9]{1,3}\.[0-9]{1,3}[0-9A-Za-z.+]{0,30})"
+    found = log.first("sglang ", number) or log.first("sglang==", number)
+    return found[1] if found else None
 
 
 def _remedies(ask: Ask, settings: dict[str, str]) -> tuple[Remedy, ...]:

@@ -40,12 +40,7 @@ def read(log: Log) -> Reading | None:
     """What the log says, or None where it is not one of TensorRT-LLM's."""
     if not any(word in log for word in WORDS):
         return None
-    text = [
-        line
-        for word in ("trtllm-serve", "trtllm-bench", "LlmArgs", "LLM Args", "KvCacheConfig", "kv_cache_config")
-        for _, line in list(log.holding(word))[:3]
-    ]
-    settings = _settings(log, text)
+    settings = _settings(log, _said(log))
     block = settings.get("tokens_per_block")
     options = [f"tokens_per_block={block}"] if block else []
     left = next(
@@ -69,15 +64,10 @@ def read(log: Log) -> Reading | None:
         spare_block=True,
     ).replace(**ranks)
     models = tuple(dict.fromkeys(name for name in (settings.get("model"),) if name))
-    version = (
-        log.first("TensorRT-LLM version: ", r"([0-9][0-9A-Za-z.+]{1,40})")
-        or log.first("TensorRT-LLM Version:", r" {0,20}([0-9][0-9A-Za-z.+]{1,40})")
-        or log.first("Engine version ", r"([0-9][0-9A-Za-z.+]{1,40})")
-    )
     notes = [f"{left.text} were left when the pool was sized"] if left else []
     return Reading(
         "trtllm",
-        version[1] if version else None,
+        _version(log),
         models,
         settings,
         ask,
@@ -87,6 +77,24 @@ def read(log: Log) -> Reading | None:
         remedies=_remedies(ask),
         unsaid=tuple(f"tokens_per_block={count}" for count in (32, 64, 128)),
     )
+
+
+def _said(log: Log) -> list[str]:
+    """The lines that hold settings."""
+    return [
+        line
+        for word in ("trtllm-serve", "trtllm-bench", "LlmArgs", "LLM Args", "KvCacheConfig", "kv_cache_config")
+        for _, line in list(log.holding(word))[:3]
+    ]
+
+
+def _version(log: Log) -> str | None:
+    version = (
+        log.first("TensorRT-LLM version: ", r"([0-9][0-9A-Za-z.+]{1,40})")
+        or log.first("TensorRT-LLM Version:", r" {0,20}([0-9][0-9A-Za-z.+]{1,40})")
+        or log.first("Engine version ", r"([0-9][0-9A-Za-z.+]{1,40})")
+    )
+    return version[1] if version else None
 
 
 def _remedies(ask: Ask) -> tuple[Remedy, ...]:

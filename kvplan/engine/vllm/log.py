@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kvplan.engine.vllm.log_flags import RANKS, cache_dtype, draft_of, flags_of, models_of, options_of, said, whole
 from kvplan.logs import (
     Ask,
     Log,
@@ -19,38 +20,12 @@ from kvplan.logs import (
     printed_bytes,
     printed_count,
     printed_share,
-    setting,
     with_option,
 )
 
 NUMBER = r"([0-9]{1,3}(?:,[0-9]{3}){1,5}|[0-9]{1,18})"
 GIB = r"(-?[0-9]{1,9}(?:\.[0-9]{1,6})?) ?(GiB|GB)"
 
-FLAGS = {
-    "block_size": "--block-size",
-    "max_num_batched_tokens": "--max-num-batched-tokens",
-    "max_num_seqs": "--max-num-seqs",
-    "num_gpu_blocks_override": "--num-gpu-blocks-override",
-    "kv_cache_memory_bytes": "--kv-cache-memory-bytes",
-    "gpu_memory_utilization": "--gpu-memory-utilization",
-    "mamba_cache_mode": "--mamba-cache-mode",
-    "mamba_cache_dtype": "--mamba-cache-dtype",
-    "mamba_ssm_cache_dtype": "--mamba-ssm-cache-dtype",
-    "mamba_block_size": "--mamba-block-size",
-    "enable_prefix_caching": "--enable-prefix-caching",
-    "disable_hybrid_kv_cache_manager": "--disable-hybrid-kv-cache-manager",
-    "async_scheduling": "--async-scheduling",
-    "attention_backend": "--attention-backend",
-}
-"""Flags that are the engine's own options, under their names in a printed mapping."""
-
-RANKS = {
-    "tp": ("tensor_parallel_size", "--tensor-parallel-size"),
-    "pp": ("pipeline_parallel_size", "--pipeline-parallel-size"),
-    "dp": ("data_parallel_size", "--data-parallel-size"),
-    "dcp": ("decode_context_parallel_size", "--decode-context-parallel-size"),
-}
-DTYPES = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32", "float": "fp32", "fp8_e4m3": "fp8"}
 WORDS = (
     "KV cache size: ",
     "Maximum concurrency for ",
@@ -83,38 +58,31 @@ def read(log: Log) -> Reading | None:
     """What the log says, or None where it is not one of vLLM's."""
     if not any(word in log for word in WORDS):
         return None
-    said = tuple(_said(log))
-    settings = _settings(said)
+    texts = tuple(said(log))
+    settings = flags_of(texts)
     budget, notes = _budget(log)
     printed = tuple(_printed(log))
     length = _length(log, settings)
-    draft, spec_notes = _draft(said)
-    options = [
-        f"{key}={_option(key, settings[key])}" for key in FLAGS if key in settings and key != "gpu_memory_utilization"
-    ]
+    draft, spec_notes = draft_of(texts)
+    options = options_of(settings)
     options += [f"num_speculative_tokens={draft[1]}"] if draft[1] else []
     if "block_size" not in settings and any(word in log for word in ("device_config=xpu", "[XPU]")):
         options.append("block_size=64")
-    dtype = "fp8_ds_mla" if "fp8_ds_mla KV cache format" in log else _dtype(settings)
+    dtype = "fp8_ds_mla" if "fp8_ds_mla KV cache format" in log else cache_dtype(settings)
     ask = Ask(
         context=length,
         k_dtype=dtype,
         v_dtype=dtype,
-        **{rank: _whole(settings.get(rank)) or 1 for rank in RANKS},
+        **{rank: whole(settings.get(rank)) or 1 for rank in RANKS},
         mtp=draft[0],
         options=tuple(options),
         budget=budget,
         spare_block="larger than the available KV cache memory" in log,
     )
-    models = tuple(
-        dict.fromkeys(
-            name for text in said for key in ("model", "model_tag", "served_model_name") if (name := setting(text, key))
-        )
-    )
     return Reading(
         "vllm",
         _version(log),
-        models,
+        models_of(texts),
         settings,
         ask,
         printed,
@@ -123,11 +91,6 @@ def read(log: Log) -> Reading | None:
         remedies=_remedies(ask),
         unsaid=(*UNSAID, *(f"num_speculative_tokens={count}" for count in range(1, 7) if ask.mtp)),
     )
-
-
-def _option(key: str, text: str) -> str:
-    """A flag's value as the engine's options spell it; backends are written in capitals."""
-    return text if key == "attention_backend" else text.lower()
 
 
 def _remedies(ask: Ask) -> tuple[Remedy, ...]:
@@ -153,38 +116,6 @@ def _remedies(ask: Ask) -> tuple[Remedy, ...]:
     return tuple(found)
 
 
-def _said(log: Log) -> Iterator[str]:
-    """The texts that hold settings, the engine's own resolved configuration first."""
-    for word in ("LLM engine (v", "non-default args: ", "vllm serve ", "vllm.entrypoints"):
-        for _, line in log.holding(word):
-            yield line
-
-
-def _settings(said: tuple[str, ...]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    names = {**FLAGS, **{rank: flags[1] for rank, flags in RANKS.items()}}
-    keys = {**{key: key for key in FLAGS}, **{rank: flags[0] for rank, flags in RANKS.items()}}
-    for text in said:
-        for name, flag in names.items():
-            value = setting(text, keys[name]) or setting(text, flag)
-            if value is not None and value not in ("None", "") and name not in found:
-                found[name] = value
-        for name in ("kv_cache_dtype", "dtype", "max_seq_len", "max_model_len"):
-            value = setting(text, name) or setting(text, f"--{name.replace('_', '-')}")
-            if value is not None and value not in ("None", "") and name not in found:
-                found[name] = value
-    return found
-
-
-def _dtype(settings: dict[str, str]) -> str | None:
-    """The cache's format; None where it is the model's own."""
-    cache = settings.get("kv_cache_dtype", "auto").rpartition(".")[2]
-    if cache not in ("auto", ""):
-        return DTYPES.get(cache, cache)
-    model = settings.get("dtype", "auto").rpartition(".")[2]
-    return DTYPES[model] if model in ("float16", "half", "float32", "float") else None
-
-
 def _length(log: Log, settings: dict[str, str]) -> int | None:
     """The longest request: of the concurrency line, else of the refusal, else of the flags."""
     found = (
@@ -195,43 +126,10 @@ def _length(log: Log, settings: dict[str, str]) -> int | None:
     if found:
         return int(found[1].replace(",", ""))
     for key in ("max_seq_len", "max_model_len"):
-        whole = _whole(settings.get(key))
-        if whole:
-            return whole
+        length = whole(settings.get(key))
+        if length:
+            return length
     return None
-
-
-def _whole(text: str | None) -> int | None:
-    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 13 and int(text) else None
-
-
-def _draft(said: tuple[str, ...]) -> tuple[tuple[int, str | None], list[str]]:
-    """((draft layers held, tokens drafted a step), notes)."""
-    for text in said:
-        place = text.find("speculative_config")
-        if place < 0:
-            place = text.find("speculative-config")
-        if place < 0:
-            continue
-        part = text[place : place + 2000]
-        if part[:40].partition("=")[2].startswith("None") or part[:40].partition(":")[2].strip().startswith("None"):
-            continue
-        method, model = setting(part, "method") or "", setting(part, "model") or ""
-        count = setting(part, "num_speculative_tokens") or setting(part, "num_spec_tokens")
-        if not _whole(count):
-            continue
-        if "mtp" in method or "nextn" in method or (not method and "mtp" in model.lower()):
-            return (1, count), []
-        if method.startswith("eagle"):
-            return (1, count), ["the EAGLE draft is counted as one layer like the model's own"]
-        if "assistant" in model.lower():
-            return (0, count), ["the draft model reads the cache of the model's own last layers and adds none"]
-        if method in ("ngram", "suffix", "") and not model:
-            return (0, count), []
-        return (0, count), [
-            f"the cache of the draft model ({method or 'draft'}) is not counted: its layers are not in the log"
-        ]
-    return (0, None), []
 
 
 def _version(log: Log) -> str | None:
@@ -270,44 +168,27 @@ def _budget(log: Log) -> tuple[Printed | None, list[str]]:
     return least, notes
 
 
+COUNTS = (
+    ("# GPU blocks: ", NUMBER, "GPU blocks", "num_gpu_blocks", "blocks"),
+    ("# cuda blocks: ", NUMBER, "GPU blocks", "num_gpu_blocks", "blocks"),
+    ("KV cache size: ", NUMBER + " tokens", "KV cache size", "kv_cache_size_tokens", "tokens"),
+    ("can be stored in KV cache (", NUMBER, "tokens in KV cache", "kv_cache_size_tokens", "tokens"),
+    ("estimated maximum model length is ", NUMBER, "estimated maximum model length", "max_model_len", "tokens"),
+    ("Setting attention block size to ", NUMBER, "attention block size", "block_size", "tokens"),
+    ("max_model_len: reduced from ", r"[0-9]{1,15} to " + NUMBER, "auto-fit max_model_len", "max_model_len", "tokens"),
+)
+"""Whole numbers: the word before them, their pattern, what they are, the figure that predicts them, their unit."""
+
+
 def _printed(log: Log) -> Iterator[Printed]:
     """Each figure once; of several the last, which is the one the engine runs with."""
-    for word, pattern, name, figure, unit in (
-        ("# GPU blocks: ", NUMBER, "GPU blocks", "num_gpu_blocks", "blocks"),
-        ("# cuda blocks: ", NUMBER, "GPU blocks", "num_gpu_blocks", "blocks"),
-        ("KV cache size: ", NUMBER + " tokens", "KV cache size", "kv_cache_size_tokens", "tokens"),
-        ("can be stored in KV cache (", NUMBER, "tokens in KV cache", "kv_cache_size_tokens", "tokens"),
-        (
-            "the estimated maximum model length is ",
-            NUMBER,
-            "estimated maximum model length",
-            "max_model_len",
-            "tokens",
-        ),
-        ("Setting attention block size to ", NUMBER, "attention block size", "block_size", "tokens"),
-        (
-            "Auto-fit max_model_len: reduced from ",
-            r"[0-9]{1,15} to " + NUMBER,
-            "auto-fit max_model_len",
-            "max_model_len",
-            "tokens",
-        ),
-    ):
-        last = None
-        for line, match in log.found(word, pattern):
-            last = printed_count(name, match[1], unit, figure, line)
-        if last:
-            yield last
-    last = None
-    for line, match in log.found(
-        "Maximum concurrency for ", NUMBER + r" tokens per request: ([0-9]{1,9}\.[0-9]{1,4})x"
-    ):
-        last = printed_share(f"maximum concurrency for {match[1]} tokens", match[2], "x", "max_concurrency", line)
-    if last:
-        yield last
-    for line, match in log.found("max seq len (", NUMBER + r"\),? {0,2}\(?" + GIB + " KV"):
+    for word, pattern, name, figure, unit in COUNTS:
+        found = list(log.found(word, pattern))[-1:]
+        yield from (printed_count(name, match[1], unit, figure, line) for line, match in found)
+    many = NUMBER + r" tokens per request: ([0-9]{1,9}\.[0-9]{1,4})x"
+    for line, match in list(log.found("Maximum concurrency for ", many))[-1:]:
+        yield printed_share(f"maximum concurrency for {match[1]} tokens", match[2], "x", "max_concurrency", line)
+    for line, match in list(log.found("max seq len (", NUMBER + r"\),? {0,2}\(?" + GIB + " KV"))[:1]:
         yield printed_bytes("KV cache needed", match[2], "GiB", "bytes_per_request", line, least_places=2)
-        break
-    for line, match in log.found("Padding mamba page size by ", r"([0-9]{1,9}\.[0-9]{1,4})%"):
+    for line, match in list(log.found("Padding mamba page size by ", r"([0-9]{1,9}\.[0-9]{1,4})%"))[:1]:
         yield printed_share("mamba page padding", match[1], "%", "", line)
-        break
