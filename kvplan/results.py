@@ -294,6 +294,21 @@ class UntilFullResult(Record):
     agrees: bool
 
 
+class SecondOpinionResult(Record):
+    """The same model in another library's own cache classes, whose rules differ from the architecture's need.
+
+    predicted_bytes: of the engine of that name, for the first `measured_layers` layers.
+    """
+
+    library: str
+    version: str
+    measured_layers: int
+    predicted_bytes: int
+    measured_bytes: int
+    difference_bytes: int
+    agrees: bool
+
+
 class MeasureResult(Record):
     """A cache allocated for real on one device, on the fullest rank: predicted, measured, difference.
 
@@ -314,6 +329,7 @@ class MeasureResult(Record):
     freed: bool
     allocator: Mapping[str, int | str | None]
     until_oom: UntilFullResult | None
+    second_opinion: SecondOpinionResult | None
     notes: tuple[str, ...]
     hints: tuple[str, ...]
 

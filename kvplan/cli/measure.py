@@ -33,6 +33,15 @@ UntilOom = Annotated[
     bool, typer.Option("--until-oom", help="Search the largest cache that really allocates; compare with `kvplan fit`.")
 ]
 Vary = Annotated[str, typer.Option("--vary", help="What --until-oom raises: context or batch. Default: context.")]
+WeighWith = Annotated[
+    str | None,
+    typer.Option(
+        "--weigh-with",
+        help="A second opinion: fill and weigh the cache classes of transformers too.",
+        metavar="LIBRARY",
+        show_default=False,
+    ),
+]
 Compare = Annotated[
     str | None,
     typer.Option(
@@ -76,6 +85,7 @@ def command(
     limit_bytes: LimitBytes = None,
     until_oom: UntilOom = False,
     vary: Vary = "context",
+    weigh_with: WeighWith = None,
     compare: Compare = None,
     plot: Plot = None,
     kv_dtype: o.KvDtype = None,
@@ -158,10 +168,15 @@ def command(
 
     varied, place = checked_axis(vary) if until_oom else None, device_named(device)
     questions = [question(combination, fixed) for combination in o.combinations(**axes)]
+    library = None
+    if weigh_with is not None:
+        from kvplan.measure.second_opinion import checked_library
+
+        library = checked_library(weigh_with)
     comparison = None
     if compare is not None:
         questions, comparison = _compared(questions, compare, place.name, plot, quiet)
-    results = [measure_answer(asked, place, limit, varied) for asked in questions]
+    results = [measure_answer(asked, place, limit, varied, library) for asked in questions]
     from kvplan.report.measure_view import measure_report
 
     emit(measure_report(results, place.name, shown, comparison), name, output, no_color)

@@ -16,12 +16,17 @@ MOST_TENSORS = 2_000_000
 
 
 def measure_answer(
-    question: Question, device: Device, limit_bytes: int | None = None, vary: str | None = None
+    question: Question,
+    device: Device,
+    limit_bytes: int | None = None,
+    vary: str | None = None,
+    library: str | None = None,
 ) -> MeasureResult:
     """Predicted, measured, difference: the cache of `question`, on the fullest rank, allocated on `device`.
 
     limit_bytes: the most that may be taken, None for 90 % of what is free. vary: `context` or `batch`
-    to search the largest one that allocates, None to weigh the one that was asked for.
+    to search the largest one that allocates, None to weigh the one that was asked for. library: one whose
+    own cache classes are filled and weighed too.
 
     Raises: InputError for more memory than is free; NotCountableError for an engine's layout;
     MissingError where the device is lost.
@@ -30,7 +35,9 @@ def measure_answer(
     if asked.engine is not None and asked.engine.engine.NAME != "ideal":
         raise NotCountableError(
             f"measure: {asked.engine.engine.NAME} reserves bytes, and the tensors behind them are not listed",
-            f"leave --engine out, or see `kvplan size --engine {asked.engine.engine.NAME}`",
+            "leave --engine out; --weigh-with transformers fills that library's own cache"
+            if asked.engine.engine.NAME == "transformers"
+            else f"leave --engine out, or see `kvplan size --engine {asked.engine.engine.NAME}`",
         )
     try:
         device.begin()
@@ -38,7 +45,8 @@ def measure_answer(
         found = until_full(asked, device, limit, vary) if vary else None
         if found is not None:
             asked = _at(asked, found)
-        return _weighed(asked, device, limit, found, limit_bytes is not None)
+        weighed = _weighed(asked, device, limit, found, limit_bytes is not None)
+        return weighed if library is None else _with_opinion(weighed, asked, device, limit)
     except FullError as error:
         raise MissingError(
             f"--device {device.name}: no room even to begin: {error}", "wait until others leave it, or --device cpu"
@@ -47,6 +55,15 @@ def measure_answer(
         raise MissingError(
             f"--device {device.name}: {error}", "restart the device or the process that lost it"
         ) from None
+
+
+def _with_opinion(weighed: MeasureResult, asked: Subject, device: Device, limit: int) -> MeasureResult:
+    """The measurement beside that of the library's own classes; both must agree with their predictions."""
+    from kvplan.measure.second_opinion import second_opinion
+
+    other = second_opinion(asked, limit, device.name)
+    device.release()
+    return weighed.replace(second_opinion=other, agrees=weighed.agrees and other.agrees)
 
 
 def until_full(asked: Subject, device: Device, limit: int, vary: str) -> UntilFullResult:
@@ -109,6 +126,7 @@ def _weighed(asked: Subject, device: Device, limit: int, found: UntilFullResult 
         freed=freed,
         allocator={**allocator, "left_bytes": left},
         until_oom=found,
+        second_opinion=None,
         agrees=measured == predicted and freed and not nothing and (found is None or found.agrees),
         notes=_notes(asked, layout, layers, limit, whole, device.name, told),
         hints=asked.hints,

@@ -6,7 +6,7 @@ from typing import Any
 
 from kvplan.report import Block, Grid, Heading, Lines, Report
 from kvplan.report.size_view import cache_format, title, unlimited
-from kvplan.results import Comparison, MeasureResult, UntilFullResult, document, plain
+from kvplan.results import Comparison, MeasureResult, SecondOpinionResult, UntilFullResult, document, plain
 from kvplan.units import in_unit, places_for
 
 
@@ -31,6 +31,8 @@ def _full(result: MeasureResult, device: str, unit: str) -> list[Block]:
     ]
     if result.until_oom:
         blocks.append(Lines(_search(result.until_oom, unit)))
+    if result.second_opinion:
+        blocks.append(Lines((_opinion(result.second_opinion),)))
     if result.notes:
         blocks.append(Lines(tuple(f"note: {note}" for note in result.notes)))
     allocator = _allocator(result)
@@ -61,6 +63,14 @@ def _weights(result: MeasureResult, unit: str) -> Grid:
     ]
     layers = f"{result.measured_layers:,} of {result.of_layers:,} layers"
     return Grid((layers, *shown), frozenset(range(1, len(shown) + 1)), tuple(rows))
+
+
+def _opinion(other: SecondOpinionResult) -> str:
+    agrees = "exactly as" if other.agrees else f"{other.difference_bytes:+,} against what"
+    return (
+        f"{other.library} {other.version} holds {other.measured_bytes:,} bytes for {other.measured_layers:,} layers in its own "
+        f"classes, {agrees} its engine predicts"
+    )
 
 
 def _search(found: UntilFullResult, unit: str) -> tuple[str, ...]:
@@ -140,10 +150,12 @@ def _techniques(comparison: Comparison, unit: str) -> list[Block]:
 
 def _row(result: MeasureResult, device: str) -> dict[str, Any]:
     """One flat CSV row."""
-    nested = ("workload", "allocator", "until_oom", "notes", "hints")
+    nested = ("workload", "allocator", "until_oom", "second_opinion", "notes", "hints")
     row = {"model": result.model, "device": device, **plain(result.workload)}
     row |= {name: getattr(result, name) for name in result.__match_args__ if name not in nested and name != "model"}
     row |= {f"allocator_{key}": value for key, value in result.allocator.items()}
     if result.until_oom:
         row |= {f"until_oom_{key}": value for key, value in plain(result.until_oom).items()}
+    if result.second_opinion:
+        row |= {f"second_opinion_{key}": value for key, value in plain(result.second_opinion).items()}
     return row

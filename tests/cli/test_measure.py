@@ -161,6 +161,19 @@ def test_a_wrong_comparison_is_refused(arguments: tuple[str, ...], says: str) ->
     assert says in refused(run("measure", "smollm2-135m", "--ctx", "100", "--device", "cpu", *arguments), 2)
 
 
+def test_a_second_opinion_is_named_apart() -> None:
+    """Its own bytes, by its own rules, in words and in JSON."""
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    words = ("measure", *SMALL, "--weigh-with", "transformers")
+    answer = run(*words)
+    assert 0 == answer.code, answer.err
+    assert "holds 2,304,000 bytes for 30 layers in its own classes, exactly as its engine predicts" in answer.out
+    document = run(*words, "--format", "json").document
+    jsonschema.Draft202012Validator(run("measure", "--json-schema").document).validate(document)
+    assert 2_304_000 == document["results"][0]["second_opinion"]["measured_bytes"]
+    assert "--weigh-with: found" in refused(run("measure", *SMALL, "--weigh-with", "vllm"), 2)
+
+
 def test_a_model_without_heads_cannot_be_compared() -> None:
     """Exit code 3."""
     refused(run("measure", "deepseek-v3", "--ctx", "100", "--device", "cpu", "--compare"), 3)
