@@ -313,7 +313,7 @@ def test_what_the_engine_refuses_is_refused_with_a_way_out(
 @pytest.mark.parametrize(
     ("layers", "what"),
     [
-        ([CROSS], "cross_k: rows by PerEncoderToken"),
+        ([CROSS], "cross_k: rows of an encoder's output"),
         ([[GQA, GQA]], "a second one in the same layer"),
         ([LATENT, GQA], "latents in some layers and values in others"),
         ([GQA, {**GQA, "window": 8}, {**GQA, "window": 16}], "windows of 8 and 16 tokens"),

@@ -13,7 +13,7 @@ Source: llama.cpp build 11549, src/llama-hparams.cpp and llama_model::create_mem
 from __future__ import annotations
 
 from kvplan.errors import NotCountableError
-from kvplan.growth import Chunk, Constant, PerToken, PerTokens, Window
+from kvplan.growth import Chunk, Constant, PerEncoderToken, PerToken, PerTokens, Window
 from kvplan.record import Record
 from kvplan.spec import ModelSpec
 from kvplan.tensor import CacheTensor, Role
@@ -98,15 +98,13 @@ def _shape(spec: ModelSpec) -> Shape:
 def _check_mixture(kept: list[LayerShape], windows: set[int], states: set[tuple[int, int]], place: str) -> None:
     """Refuse layers that the engine's models never have together."""
     if len(windows) > 1:
-        raise _refused(
-            place, f"windows of {' and '.join(f'{w:,}' for w in sorted(windows))} tokens: it has one for all"
-        )
+        raise _refused(place, f"windows of {' and '.join(f'{w:,}' for w in sorted(windows))} tokens in one model")
     if len(states) > 1:
-        raise _refused(place, "recurrent layers of several sizes: it has one for all")
+        raise _refused(place, "recurrent layers of several sizes in one model")
     if len({layer.entry for layer in kept}) > 1:
-        raise _refused(place, "compressed entries beside other layers, which no model of it has")
+        raise _refused(place, "compressed entries beside other layers")
     if any(layer.latent for layer in kept) and any(layer.v for layer in kept):
-        raise _refused(place, "latents in some layers and values in others, which no model of it has")
+        raise _refused(place, "latents in some layers and values in others")
 
 
 def shape_of(spec: ModelSpec, drafts: int = 0) -> Shape:
@@ -144,13 +142,15 @@ def layer_shape(tensors: tuple[CacheTensor, ...], place: str) -> LayerShape:
                 changes[name] += getattr(shape, name)
         shape = shape.replace(**changes)
     if shape.r and not shape.s and (shape.k or shape.entry):
-        raise _refused(place, "conv: convolutions of attention layers, which no model of it has")
+        raise _refused(place, "conv: convolutions of attention layers")
     if shape.index and not (shape.k or shape.entry):
         raise _refused(place, "index: keys of an index without attention beside them")
     if shape.entry and (shape.k or shape.r or shape.s):
         raise _refused(place, "entry: compressed entries beside other tensors")
     if shape.entry and (shape.index > 0) != (shape.ratio == CSA_RATIO):
-        raise _refused(place, f"entry: an index belongs to layers with an entry per {CSA_RATIO} tokens")
+        raise _refused(
+            place, f"entry: an index beside other entries than one per {CSA_RATIO} tokens, or none beside those"
+        )
     if shape.index and shape.entry and shape.index_ratio != CSA_RATIO:
         raise _refused(place, f"index: a key per {shape.index_ratio} tokens beside an entry per {CSA_RATIO}")
     return shape
@@ -174,10 +174,11 @@ def _part(tensor: CacheTensor, place: str) -> dict[str, int]:
         return {"entry": tensor.elements, "k_head": width, "window": growth.tokens}
     if tensor.role is Role.ENTRY and isinstance(growth, PerTokens) and growth.ratio in (CSA_RATIO, HCA_RATIO):
         return {"ratio": growth.ratio}
-    raise _refused(place, f"{tensor.name}: rows by {type(growth).__name__}")
+    law = "rows of an encoder's output" if isinstance(growth, PerEncoderToken) else f"rows by {type(growth).__name__}"
+    raise _refused(place, f"{tensor.name}: {law}")
 
 
 def _refused(place: str, why: str) -> NotCountableError:
     return NotCountableError(
-        f"{place}: {why}: never seen in llama.cpp", "--engine ideal counts what the architecture needs"
+        f"{place}: {why}, which llama.cpp was never seen to keep", "--engine ideal counts what the architecture needs"
     )
