@@ -74,11 +74,15 @@ def size(
     specs: str | None = None,
     online: bool = False,
     formula: bool = False,
+    time: bool = False,
+    output_tokens: int = 1,
+    load: str = "closed",
 ) -> SizeResult:
     """How many bytes the cache of a model takes, and whether it fits `gpu`: `kvplan size` for one row.
 
     ctx: tokens of one sequence, as a number or as text (`128k`, `max`); None is the model's maximum.
-    Bytes are numbers or text (`40GiB`). online: fetch a hub id that the catalogue lacks. The other options are the command line's.
+    time: predict decode and prefill times on `gpu`; `ctx` is then each request's prompt and `output_tokens` what it
+    generates, under a `load` that is closed or static. Bytes are numbers or text (`40GiB`). online: fetch a hub id that the catalogue lacks. The other options are the command line's.
 
     Raises: InputError for bad input, NotCountableError for what cannot be counted, MissingError for
     `gpu="local"` without a driver and `online` without the hub client.
@@ -142,6 +146,12 @@ def _question(source: Model, **options: Any) -> Question:
     )
     check_counts(options)
     _check_flag("online", options.get("online", False))
+    timed = options.pop("time", False)
+    _check_flag("time", timed)
+    if options.get("load", "closed") not in ("closed", "static"):
+        raise InputError(f"load: found {quoted(options['load'])}, allowed closed, static", 'load="closed"')
+    if not timed:
+        options.pop("output_tokens", None)
     subject: str | ModelSpec = (
         source
         if isinstance(source, str | ModelSpec)
@@ -167,6 +177,7 @@ LEAST = {
     "prefix": 0,
     "count": 1,
     "encoder_tokens": 1,
+    "output_tokens": 1,
 }
 
 

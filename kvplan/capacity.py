@@ -6,6 +6,7 @@ Every axis takes one value or a list; every combination is one cell. The other k
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from itertools import product
 from typing import Annotated, Any, Literal
@@ -94,6 +95,7 @@ class CapacityFields(Fields):
     utilization: Share | None = None
     available_bytes: Bytes | None = None
     reserve: Bytes | None = None
+    price: dict[Word, Annotated[float, Field(gt=0, le=1e6)] | Annotated[int, Field(ge=1, le=10**6)]] = {}
     layout: Layout = Layout()
     budgets: Annotated[list[Budget], Field(max_length=5_000)] = []
 
@@ -149,15 +151,23 @@ class Capacity(BaseModel):
             cells *= len(values)
         if cells > MOST_CELLS:
             raise InputError(f"{self.source}: {cells:,} cells, allowed at most {MOST_CELLS:,}", "split the file")
+        places = [dict(zip(axes, chosen, strict=True)) for chosen in product(*axes.values())]
+        return [(place, self.question(place, fixed)) for place in places]
+
+    def question(self, place: dict[str, Any], fixed: dict[str, Any] | None = None) -> Question:
+        """The question of the cell at `place`; fixed: what `fixed` returns, where it is at hand."""
         f = self.fields
-        found = []
-        for chosen in product(*axes.values()):
-            place = dict(zip(axes, chosen, strict=True))
-            single = {key: value for key, value in place.items() if key not in ("models", "kv_dtype")}
-            dtypes = (f.k_dtype, f.v_dtype) if place["kv_dtype"] is None else (place["kv_dtype"],) * 2
-            question = Question(model=place["models"], k_dtype=dtypes[0], v_dtype=dtypes[1], **single, **fixed)
-            found.append((place, question))
-        return found
+        single = {key: value for key, value in place.items() if key not in ("models", "kv_dtype")}
+        k, v = (f.k_dtype, f.v_dtype) if place["kv_dtype"] is None else (place["kv_dtype"],) * 2
+        return Question(model=place["models"], k_dtype=k, v_dtype=v, **single, **(fixed or self.fixed()))
+
+
+_CAPACITY = re.compile(r"^(models|budgets):", re.MULTILINE)
+
+
+def is_capacity(text: str, name: str) -> bool:
+    """True for the text of a capacity file: YAML with `models` or `budgets` at its outermost level."""
+    return name.lower().endswith((".yaml", ".yml")) and _CAPACITY.search(text) is not None
 
 
 def parse_capacity(values: Any, source: str) -> Capacity:

@@ -14,7 +14,7 @@ from kvplan.gpu import Gpu
 from kvplan.spec import ModelSpec
 from kvplan.spec_text import spec_values
 
-SILENT = ("aliases", "hub", "notes", "sources", "confidence", "expect", "name")
+SILENT = ("aliases", "hub", "dimensions", "notes", "sources", "confidence", "expect", "name")
 """Keys of a spec that no byte follows from."""
 
 

@@ -168,23 +168,26 @@ class TimeResult(Record):
 
 
 class CheckVerdict(Record):
-    """Whether one command of a deployment file fits its cards.
+    """Whether one command of a deployment file fits its cards, or one limit of a capacity file holds.
 
-    budget: what must hold: the command must fit, with its model, engine, cards, tokens and sequences. ok: null
-    where no card is named, or the command cannot be answered (refused says why). value: bytes of the cache budget
-    that it needs on one card; limit: bytes that the card leaves it.
+    budget: what must hold: the command must fit, with its model, engine, cards, tokens and sequences; or the
+    capacity file's own budget with one of its limits. ok: null where no card is named, or the command cannot be
+    answered (refused says why). value: bytes of the cache budget that a command needs on one card, or what the
+    limit is set against (sequences, tokens, bytes, dollars, seconds; 1 or 0 for `must: fit`); limit: bytes that the
+    card leaves it, or the limit itself. cell: of a capacity file, the cell that decides.
     """
 
     budget: Mapping[str, Any]
     ok: bool | None
-    value: int | None
-    limit: int | None
+    value: int | float | None
+    limit: int | float | None
     place: str
     refused: str | None
     bytes_per_sequence: int | None
     max_context: int | None
     max_batch: int | None
     serve: ServeResult | None
+    cell: Mapping[str, Any] | None
     hints: tuple[str, ...]
 
 

@@ -1,24 +1,30 @@
-"""`kvplan check`: whether the serve commands of a deployment file start, for CI."""
+"""`kvplan check`: whether a deployment file's commands start, and a capacity file's budgets hold, for CI."""
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kvplan.cli import options as o
-from kvplan.cli.output import checked_format, checked_unit, emit, say
+from kvplan.cli.output import checked_format, checked_unit, emit, say, write_whole
 from kvplan.errors import InputError, KvplanError, quoted
 from kvplan.units import tokens, whole_number
+
+if TYPE_CHECKING:
+    from kvplan.report import Report
+    from kvplan.results import CheckVerdict
 
 NEEDS_ARGUMENTS = True
 Files = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="FILE...",
-        help="Dockerfile, compose file, Kubernetes manifest, systemd unit or shell script that serves a model.",
+        help="Capacity file with budgets, or a Dockerfile, compose file, Kubernetes manifest, systemd unit or shell script that serves a model.",
         show_default=False,
     ),
 ]
@@ -29,6 +35,10 @@ Model = Annotated[
 Env = Annotated[
     list[str] | None,
     o.option("--env", help="A variable that the file takes from outside. Repeatable.", metavar="NAME=VALUE"),
+]
+Junit = Annotated[
+    str | None,
+    o.option("--junit", help="Write the verdicts to a file as JUnit XML too.", metavar="FILE"),
 ]
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
 
@@ -45,6 +55,7 @@ def command(
     reserve: o.Reserve = None,
     specs: o.Specs = None,
     online: o.Online = False,
+    junit: Junit = None,
     format: o.OutputFormat = "table",
     output: o.OutputFile = None,
     unit: o.Unit = "GiB",
@@ -52,7 +63,7 @@ def command(
     no_color: o.NoColor = False,
     json_schema: o.JsonSchema = False,
 ) -> int:
-    """Whether the serve commands of a deployment file start on their cards."""
+    """Whether the serve commands of deployment files fit their cards, and the budgets of capacity files hold."""
     if json_schema:
         from kvplan.cli.size import print_schema
 
@@ -76,7 +87,49 @@ def command(
         variables(env),
         {key: value for key, value in beside.items() if value is not None},
         (name, shown, output, no_color, quiet),
+        junit,
     )
+
+
+def _verdicts(
+    file: str, environment: dict[str, str], beside: dict[str, Any]
+) -> tuple[list[CheckVerdict], list[KvplanError]]:
+    """The verdicts of one file, and the errors of what it asks that cannot be answered.
+
+    Raises: InputError for a file that cannot be read, or options that a capacity file says itself.
+    """
+    from kvplan.capacity import is_capacity, parse_capacity
+    from kvplan.catalogue import read_text
+
+    text = read_text(Path(file))
+    if not is_capacity(text, file):
+        from kvplan.planner.check import check_deployment
+
+        return check_deployment(text, file, environment, beside)
+    from kvplan.planner.budgets import check_budgets
+    from kvplan.yaml_text import load_yaml
+
+    own = sorted(f"--{key.replace('_bytes', '').replace('_', '-')}" for key in beside if key != "specs")
+    if own or environment:
+        raise InputError(
+            f"{file}: a capacity file says itself what {', '.join(own) or '--env'} would", "leave the option out"
+        )
+    return check_budgets(parse_capacity(load_yaml(text, file), file), beside.get("specs")), []
+
+
+def _tell_github(report: Report, verdicts: list[CheckVerdict]) -> None:
+    """In GitHub Actions: an annotation for each verdict that fails, and the report in the step's summary."""
+    if os.environ.get("GITHUB_ACTIONS") != "true":
+        return
+    from kvplan.report import render
+    from kvplan.report.check_view import github_lines
+
+    for line in github_lines(verdicts):
+        sys.stderr.write(f"{line}\n")
+    summary = os.environ.get("GITHUB_STEP_SUMMARY")
+    if summary:
+        with Path(summary).open("a", encoding="utf-8") as file:
+            file.write(render(report, "markdown", color=False))
 
 
 def variables(pairs: list[str] | None) -> dict[str, str]:
@@ -95,21 +148,26 @@ def _checked(
     environment: dict[str, str],
     beside: dict[str, Any],
     shown: tuple[str, str, str | None, bool, bool],
+    junit: str | None,
 ) -> int:
-    from kvplan.catalogue import read_text
     from kvplan.cli import complain
-    from kvplan.planner.check import check_deployment
     from kvplan.report.check_view import check_report
 
     name, unit, output, no_color, quiet = shown
     verdicts, errors = [], list[KvplanError]()
     for file in files:
-        found, failed = check_deployment(read_text(Path(file)), file, environment, beside)
+        found, failed = _verdicts(file, environment, beside)
         verdicts += found
         errors += failed
     if len(errors) == len(verdicts):
         raise errors[0]
-    emit(check_report(verdicts, unit), name, output, no_color)
+    report = check_report(verdicts, unit)
+    if junit is not None:
+        from kvplan.report.junit_view import junit_text
+
+        write_whole(Path(junit), junit_text(verdicts))
+    emit(report, name, output, no_color)
+    _tell_github(report, verdicts)
     for error in errors:
         complain(error.what, error.fix, error.exit_code)
     say((hint for verdict in verdicts for hint in verdict.hints), quiet)

@@ -15,7 +15,6 @@ from kvplan.serving.launch import Launch, launches
 from kvplan.yaml_text import load_documents
 
 Reader = Callable[[str, str, Mapping[str, str]], list[Launch]]
-CAPACITY = frozenset({"models", "budgets", "ctx"})
 
 
 def deployed(text: str, name: str, environment: Mapping[str, str]) -> list[Launch]:
@@ -64,11 +63,6 @@ def _yaml(text: str, name: str, environment: Mapping[str, str]) -> list[Launch]:
         return compose.services(first, name, environment)
     if any(isinstance(document, dict) and "kind" in document for document in documents):
         return kubernetes.workloads(documents, name)
-    if CAPACITY & first.keys():
-        raise InputError(
-            f"{name}: a capacity file; check reads deployment files",
-            f"kvplan table {name} answers it",
-        )
     raise InputError(
         f"{name}: neither a Dockerfile, a compose file nor a Kubernetes manifest",
         "a compose file has `services`, a manifest has `kind`",

@@ -67,10 +67,11 @@ def _verdict(launch: Launch, answer: SizeResult) -> CheckVerdict:
         max_context=gpu.max_context if gpu else None,
         max_batch=gpu.max_batch if gpu else None,
         serve=serve,
+        cell=None,
         hints=answer.hints,
     )
 
 
 def _unanswered(launch: Launch, what: str) -> CheckVerdict:
     budget = {"must": "fit", "command": printable_words(launch.words)}
-    return CheckVerdict(budget, None, None, None, launch.place, what, None, None, None, None, ())
+    return CheckVerdict(budget, None, None, None, launch.place, what, None, None, None, None, None, ())

@@ -165,3 +165,50 @@ def test_what_cannot_be_counted_exits_3(tmp_path: Path) -> None:
     text = text.replace("command: --model", "command: >\n      --model")
     answer = run("check", written(tmp_path, text), "--gpu", "h100")
     assert "draft" in refused(answer, 3)
+
+
+CAPACITY = """
+models: llama-3.1-8b
+ctx: 8k
+gpu: h100-sxm-80gb
+budgets:
+  - {must: fit}
+  - {min_batch: LEAST}
+"""
+
+
+def test_budgets_that_hold_are_exit_0_and_a_broken_one_exit_1(tmp_path: Path) -> None:
+    good = run("check", written(tmp_path, CAPACITY.replace("LEAST", "2"), "capacity.yaml"), "--format", "json")
+    assert good.code == 0
+    assert [v["ok"] for v in good.document["verdicts"]] == [True, True]
+    bad = run("check", written(tmp_path, CAPACITY.replace("LEAST", "5000"), "capacity.yaml"))
+    assert bad.code == 1
+    assert "BROKEN" in bad.out
+    assert "1 of 2 broken" in bad.out
+
+
+def test_junit_has_a_case_a_verdict_and_a_failure_for_each_that_breaks(tmp_path: Path) -> None:
+    from xml.etree import ElementTree as ET
+
+    xml = tmp_path / "verdicts.xml"
+    file = written(tmp_path, CAPACITY.replace("LEAST", "5000"), "capacity.yaml")
+    assert run("check", file, "--junit", str(xml)).code == 1
+    suite = ET.fromstring(xml.read_text()).find("testsuite")
+    assert suite is not None
+    assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
+    assert [case.find("failure") is not None for case in suite] == [False, True]
+
+
+def test_in_github_actions_a_broken_budget_is_annotated_and_summarised(tmp_path: Path) -> None:
+    summary = tmp_path / "summary.md"
+    file = written(tmp_path, CAPACITY.replace("LEAST", "5000"), "capacity.yaml")
+    answer = run("check", file, env={"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(summary)})
+    assert "::error file=" in answer.err
+    assert "min_batch 5,000: found" in answer.err
+    assert "| min" in summary.read_text() or "BROKEN" in summary.read_text()
+    assert "::error" not in run("check", file).err
+
+
+def test_a_capacity_file_says_itself_what_options_would(tmp_path: Path) -> None:
+    file = written(tmp_path, CAPACITY.replace("LEAST", "2"), "capacity.yaml")
+    assert "--gpu" in refused(run("check", file, "--gpu", "h200"), 2)

@@ -71,7 +71,6 @@ REFUSED = [
     ("k.yaml", "replicas: {{ .Values.replicas }}\n", "a template"),
     ("k.yaml", "just text\n", "neither a Dockerfile"),
     ("k.yaml", "a: [\n", "not YAML"),
-    ("m.yaml", "models: [a]\nctx: [8k]\n", "a capacity file"),
     ("what", "x\n", "neither a Dockerfile"),
     ("u.service", "[Service]\nExecStart=/usr/bin/true\n", "starts no engine"),
     ("s.sh", "#!/bin/sh\necho 'unclosed\n", "does not close"),
