@@ -7,8 +7,10 @@ pattern is tried only where a fixed word stands, with every repetition in it bou
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
+from itertools import accumulate
 from typing import Any
 
 from kvplan.record import Record
@@ -113,30 +115,28 @@ def with_option(options: tuple[str, ...], pair: str) -> tuple[str, ...]:
 
 
 class Log:
-    """The lines of a log that hold one of some fixed words, cleaned and bounded."""
+    """A log's lines, cleaned and bounded, and where fixed words stand in them."""
 
     def __init__(self, text: str) -> None:
         self.lines = tuple(_cleaned(text))
+        self.text = "\n".join(self.lines)
+        self.starts = (0, *accumulate(len(line) + 1 for line in self.lines))
 
     def __contains__(self, word: str) -> bool:
-        return any(word in line for line in self.lines)
+        return word in self.text
 
     def found(self, word: str, pattern: str) -> Iterator[tuple[int, re.Match[str]]]:
-        """(line number, match) wherever `pattern` follows `word` at once; at most `MOST_FOUND`."""
+        """(line number, match) of each line in which `pattern` follows `word` at once; at most `MOST_FOUND`."""
         compiled = re.compile(pattern)
-        count = 0
-        for number, line in enumerate(self.lines, 1):
-            place = line.find(word)
-            tries = 0
-            while place >= 0 and tries < 4:
-                match = compiled.match(line, place + len(word))
-                if match:
-                    yield number, match
-                    count += 1
-                    break
-                place, tries = line.find(word, place + 1), tries + 1
-            if count >= MOST_FOUND:
-                return
+        place, count = self.text.find(word), 0
+        while place >= 0 and count < MOST_FOUND:
+            number = bisect_right(self.starts, place)
+            end = self.starts[number] - 1
+            match = compiled.match(self.text, place + len(word), end)
+            if match:
+                yield number, match
+                count += 1
+            place = self.text.find(word, end if match else place + 1)
 
     def first(self, word: str, pattern: str) -> re.Match[str] | None:
         """The first match of `pattern` right after `word`."""
@@ -144,21 +144,19 @@ class Log:
 
     def holding(self, word: str) -> Iterator[tuple[int, str]]:
         """(line number, the line from `word` on) of each line that holds it; at most `MOST_FOUND`."""
-        count = 0
-        for number, line in enumerate(self.lines, 1):
-            place = line.find(word)
-            if place >= 0:
-                yield number, line[place:]
-                count += 1
-                if count >= MOST_FOUND:
-                    return
+        place, count = self.text.find(word), 0
+        while place >= 0 and count < MOST_FOUND:
+            number = bisect_right(self.starts, place)
+            end = self.starts[number] - 1
+            yield number, self.text[place:end]
+            place, count = self.text.find(word, end), count + 1
 
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;:?]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,400}(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _PLAIN = bytes(code if 32 <= code < 127 else 32 for code in range(256))
 """What stands for each byte of a line that no terminal should see as it is."""
 
-_BREAKS = re.compile(r"[\r\n\x0b\x0c\x1c-\x1e\x85\u2028\u2029]+")
+_BREAKS = re.compile(r"\r\n|[\r\n\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 
 
 def decoded(data: bytes) -> str:
@@ -171,20 +169,20 @@ def decoded(data: bytes) -> str:
 
 def _cleaned(text: str) -> Iterator[str]:
     """Lines without escapes and control characters, each cut at `LONGEST_LINE`; wrapped JSON lines unwrapped."""
-    start = count = 0
-    while start <= len(text) and count < MOST_LINES:
+    start = 0
+    for _ in range(MOST_LINES):
+        if start >= len(text):
+            return
         match = _BREAKS.search(text, start)
-        end, following = (match.start(), match.end()) if match else (len(text), len(text) + 1)
-        if end > start:
-            line = text[start : min(end, start + LONGEST_LINE)]
-            if line[:1] == "{" and '"log"' in line[:200]:
-                line = _unwrapped(line)
-            if "\x1b" in line:
-                line = _ESCAPES.sub("", line)
-            if not line.isprintable():
-                line = line.encode("ascii", "replace").translate(_PLAIN).decode()
-            yield line
-            count += 1
+        end, following = match.span() if match else (len(text), len(text))
+        line = text[start : min(end, start + LONGEST_LINE)]
+        if line[:1] == "{" and '"log"' in line[:200]:
+            line = _unwrapped(line)
+        if "\x1b" in line:
+            line = _ESCAPES.sub("", line)
+        if not line.isprintable():
+            line = line.encode("ascii", "replace").translate(_PLAIN).decode()
+        yield line
         start = following
 
 

@@ -50,6 +50,14 @@ def test_utf16_of_a_windows_redirect_is_read() -> None:
     assert decoded(b"\xff\xfe\xff") is not None
 
 
+def test_lines_are_numbered_as_in_the_file() -> None:
+    log = Log(f"one\n\r\n\nfour {CACHE}\n{CACHE}")
+    assert [number for number, _ in log.holding("llama_kv_cache")] == [4, 5]
+    assert [number for number, _ in log.found("llama_kv_cache: ", "size")] == [4, 5]
+    assert log.first("four ", "size") is None
+    assert reading_of(f"\n\n{CACHE}").printed[0].line == 3
+
+
 def test_bytes_and_lines_are_bounded() -> None:
     assert len(decoded(b"x" * (MOST_BYTES + 10))) == MOST_BYTES
     assert len(Log("x" * (LONGEST_LINE * 2)).lines[0]) == LONGEST_LINE
