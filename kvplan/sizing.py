@@ -31,7 +31,7 @@ def size_answer(question: Question) -> SizeResult:
     spec, workload, plan = asked.spec, asked.workload, asked.plan
     prefix = workload.prefix
     total = int(plan.total_bytes(workload.context, workload.batch, prefix))
-    verdict = _verdict(question, asked)
+    verdict = _verdict(question, asked) if refused is None else None
     reservation = verdict.reservation if verdict else asked.engine.reserve(spec, workload) if asked.engine else None
     return SizeResult(
         model=spec.name,

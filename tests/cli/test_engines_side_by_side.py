@@ -66,3 +66,9 @@ def test_the_longest_context_says_when_it_is_past_the_models_own() -> None:
     text = run("size", "llama-3.1-8b", "--ctx", "8k", "--gpu", "h100").out
     assert "past the model's own 131,072" in text
     assert "past the model's own" not in run("size", "llama-3.1-8b", "--ctx", "8k", "--available-bytes", "2GiB").out
+
+
+def test_an_engine_that_refuses_gives_no_verdict_about_a_card() -> None:
+    found = rows("size", "llama-3.1-70b", "--ctx", "8k", "--tp", "8", "--gpu", "h100", "--engine", "ideal,transformers,all")  # fmt: skip
+    assert {r["engine"]["name"]: r["gpu"] is None for r in found if "refused" in r["engine"]}["transformers"]
+    assert all(r["gpu"] is not None for r in found if "refused" not in r["engine"])
