@@ -40,16 +40,33 @@ Junit = Annotated[
     str | None,
     o.option("--junit", help="Write the verdicts to a file as JUnit XML too.", metavar="FILE"),
 ]
+Gpu = Annotated[
+    str | None,
+    o.option(
+        "--gpu",
+        help="Catalogue name, local, a .yaml file or bytes (80GiB); stands above the file's own.",
+        metavar="GPU",
+        complete=o.complete_gpu,
+    ),
+]
+Ctx = Annotated[
+    str | None,
+    o.option("--ctx", help="Tokens of one sequence, in place of the commands' own.", metavar="N"),
+]
+Batch = Annotated[
+    str | None,
+    o.option("--batch", help="Sequences that must be held at once. Default: as the engine starts.", metavar="N"),
+]
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
 
 
 def command(
     files: Files = None,
-    gpu: o.GpuOption = None,
+    gpu: Gpu = None,
     model: Model = None,
     env: Env = None,
-    ctx: o.Ctx = None,
-    batch: o.Batch = None,
+    ctx: Ctx = None,
+    batch: Batch = None,
     weights: o.WeightsOption = None,
     available_bytes: o.AvailableBytes = None,
     reserve: o.Reserve = None,

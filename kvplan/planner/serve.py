@@ -103,6 +103,8 @@ def _starts(question: Question, answer: SizeResult, when_short: str) -> bool | N
     gpu = answer.gpu
     if gpu is None or gpu.fits:
         return None if gpu is None else True
+    if when_short != "spills" and gpu.max_batch:
+        return True  # what was asked for beside the command is more than one sequence
     if when_short == "shortens":
         return bool(gpu.max_context)
     return when_short == "spills" and not any(pair.startswith("n_gpu_layers=") for pair in question.engine_options)

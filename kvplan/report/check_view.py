@@ -61,7 +61,11 @@ def _blocks(verdict: CheckVerdict, unit: str) -> list[Block]:
     if serve is None:
         return [*blocks, Lines((str(budget["command"]), f"not answered: {verdict.refused}"))]
     where = f" on {budget['count']:,} x {budget['gpu']}" if budget["gpu"] else ""
-    word = "not judged" if verdict.ok is None else start_words(serve, verdict.ok, where)
+    word = (
+        "not judged"
+        if verdict.ok is None
+        else start_words(serve, verdict.ok, where, budget["batch"], verdict.max_batch)
+    )
     lines = [serve.command, word, *(f"  {reason}" for reason in serve.refusals)]
     sequences = f"{budget['batch']:,} {'sequence' if budget['batch'] == 1 else 'sequences'}"
     needed = in_unit(int(verdict.value or 0), unit)

@@ -41,7 +41,7 @@ def verdict_lines(result: SizeResult, serve: ServeResult) -> tuple[str, ...]:
         return (f"does not start{where}", *(f"  {reason}" for reason in serve.refusals))
     close = ", by the best estimate; the bounds disagree" if "gpu.fits" in result.bounds else ""
     fits = gpu is not None and gpu.fits
-    lines = [f"{start_words(serve, fits, where)}{close}"]
+    lines = [f"{start_words(serve, fits, where, w.batch, gpu.max_batch if gpu else None)}{close}"]
     if gpu is not None and gpu.kv_budget_bytes is not None:
         lines.append(f"holds {_held(gpu.max_batch)} of {w.context:,} tokens at once")
         if not fits and not gpu.max_batch:
@@ -57,10 +57,12 @@ SHORT = {
 }
 
 
-def start_words(serve: ServeResult, fits: bool, where: str) -> str:
-    """Whether it starts, where and how."""
+def start_words(serve: ServeResult, fits: bool, where: str, batch: int, most: int | None) -> str:
+    """Whether it starts, where and how. batch: sequences asked for; most: those that fit."""
     if fits:
         return f"starts{where}"
+    if serve.starts and serve.when_short != "spills" and most:
+        return f"starts{where}, and does not hold {_sequences(batch)} of that length"
     return SHORT[serve.when_short].format(where) if serve.starts else f"does not start{where}"
 
 

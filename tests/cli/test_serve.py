@@ -63,6 +63,14 @@ def test_the_longest_length_that_starts_is_the_longest() -> None:
         assert code == found.code, length
 
 
+def test_more_sequences_than_fit_are_no_reason_not_to_start() -> None:
+    """vLLM starts with room for one; that it does not hold 500 is still a no."""
+    command = "vllm serve Qwen/Qwen3-8B --max-model-len 8192"
+    answer = run("size", "--serve", command, "--gpu", "h100", "--batch", "500", "--format", "json", "--quiet")
+    assert (1, True) == (answer.code, answer.result["serve"]["starts"])
+    assert "does not hold 500 sequences" in run("size", "--serve", command, "--gpu", "h100", "--batch", "500").out
+
+
 def test_a_length_left_to_vllm_is_the_longest_that_fits() -> None:
     """`--max-model-len auto`."""
     answer = run("size", "--serve", "vllm serve Qwen/Qwen3-32B --max-model-len auto", "--gpu", "h100", "--quiet")
