@@ -7,6 +7,7 @@ length; a recomputing one is given a shorter text, since its work grows with the
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -74,6 +75,7 @@ def compared(asked: Subject, contestants: Iterable[Contestant], place: str, said
                 left_out.append(f"{one.name} left out: {error.what}")
                 continue
             found.append(_run(one, setting, place))
+    gc.collect()  # what the caches held must not be given back while something else is weighed
     shorter = "".join(f", {one.name} of {one.tokens:,}" for one in found if one.tokens < tokens)
     layers = sum(count for count, _ in asked.spec.runs)
     notes = [

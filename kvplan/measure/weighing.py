@@ -7,7 +7,7 @@ from kvplan.footprint import stage_layers
 from kvplan.measure.allocation import Allocation, Layout, layout_of
 from kvplan.measure.device import MOST_SHARE, Device, FullError, LostError
 from kvplan.measure.until_full import UntilFull
-from kvplan.question import Question, Subject, subject
+from kvplan.question import MOST, Question, Subject, subject
 from kvplan.results import MeasureResult, UntilFullResult
 from kvplan.sizing import workload_result
 from kvplan.units import iec
@@ -31,6 +31,8 @@ def measure_answer(
     Raises: InputError for more memory than is free; NotCountableError for an engine's layout;
     MissingError where the device is lost.
     """
+    if question.batch == MOST:
+        raise InputError("--batch max: measure searches it on the device itself", "--until-oom --vary batch")
     asked = subject(question)
     if asked.engine is not None and asked.engine.engine.NAME != "ideal":
         raise NotCountableError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from unittest.mock import patch
 
@@ -13,7 +14,7 @@ pytest.importorskip("torch", reason="the extra `measure` is not installed")
 from kvplan.caches import COMPARED
 from kvplan.measure.cpu import Cpu
 
-from .conftest import refused, run
+from .conftest import REPOSITORY, refused, run
 
 SMALL = ("smollm2-135m", "--ctx", "100", "--device", "cpu", "--limit-bytes", "100MiB")
 
@@ -105,6 +106,7 @@ def test_a_gpu_that_is_not_there_is_missing() -> None:
         (("--limit-bytes", "lots"), 2, "--limit-bytes: found 'lots'"),
         (("--limit-bytes", "900TB"), 2, "are free on cpu"),
         (("--until-oom", "--vary", "layers"), 2, "--vary: found 'layers'"),
+        (("--batch", "max"), 2, "--batch max: measure searches it on the device itself"),
         (("--engine", "transformers"), 3, "transformers reserves bytes"),
         (("--kv-dtype", "fp9"), 2, "--kv-dtype: found 'fp9'"),
         (("--gpu", "h100"), 2, "no such option: --gpu"),
@@ -177,3 +179,26 @@ def test_a_second_opinion_is_named_apart() -> None:
 def test_a_model_without_heads_cannot_be_compared() -> None:
     """Exit code 3."""
     refused(run("measure", "deepseek-v3", "--ctx", "100", "--device", "cpu", "--compare"), 3)
+
+
+def test_a_real_interrupt_frees_and_exits_130() -> None:
+    """Ctrl-C while gigabytes are being written to: a process of its own, quiet and gone at once."""
+    program = (
+        "import os, signal, sys, threading\n"
+        "from kvplan.measure.cpu import Cpu\n"
+        "plain, seen = Cpu.touch, []\n"
+        "def touch(self, tensor):\n"
+        "    plain(self, tensor)\n"
+        "    seen.append(1)\n"
+        "    if len(seen) == 7:\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "Cpu.touch = touch\n"
+        f"sys.argv = {['kvplan', 'measure', *SMALL]!r}\n"
+        "from kvplan.cli import main\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, check=False, timeout=120
+    )
+    assert (130, b"", b"") == (done.returncode, done.stdout, done.stderr)
