@@ -6,13 +6,15 @@ import contextlib
 import json
 import time
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import kvplan
 from kvplan.errors import InputError, KvplanError
-from kvplan.explain import explain_answer, reading_of
+from kvplan.explain import READERS, explain_answer, reading_of
 from kvplan.explain.model import candidates
 from kvplan.logs import (
     LONGEST_LINE,
@@ -140,6 +142,16 @@ def test_words_of_a_line_in_any_order_are_an_answer_or_an_error(words: list[str]
 )
 def test_names_lose_what_weights_are_stored_in(name: str, wanted: str) -> None:
     assert wanted in candidates(name)
+
+
+def test_every_reader_is_listed_and_has_a_sample() -> None:
+    folder = Path(kvplan.__file__).parent / "engine"
+    assert {path.parent.name for path in folder.glob("*/log.py")} == set(READERS.values())
+    samples = Path(__file__).parents[1] / "data" / "logs"
+    for name in READERS:
+        logs = list(samples.glob(f"{name}-*.log"))
+        assert logs, name
+        assert all(reading_of(log.read_text("utf-8")).engine == name for log in logs)
 
 
 def test_a_log_of_nothing_known_is_refused() -> None:

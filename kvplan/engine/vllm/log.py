@@ -68,6 +68,8 @@ def read(log: Log) -> Reading | None:
     options += [f"num_speculative_tokens={draft[1]}"] if draft[1] else []
     if "block_size" not in settings and any(word in log for word in ("device_config=xpu", "[XPU]")):
         options.append("block_size=64")
+    if "attention_backend" not in settings and "device_config=cpu" in log:
+        options.append("attention_backend=CPU_ATTN")
     dtype = "fp8_ds_mla" if "fp8_ds_mla KV cache format" in log else cache_dtype(settings)
     ask = Ask(
         context=length,
