@@ -9,7 +9,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from kvplan.catalogue import Found, model_named
+from kvplan.catalogue import Found, gpu_named, model_named
 from kvplan.errors import InputError, KvplanError, quoted
 from kvplan.footprint import CachePlan, cache_plan
 from kvplan.policy import policy_named
@@ -116,6 +116,9 @@ def subject(question: Question) -> Subject:
         from kvplan.engine import engine_named
 
         engine = engine_named(question.engine or "ideal", question.engine_options)
+        if question.gpu is not None:
+            gpu = gpu_named(question.gpu) if isinstance(question.gpu, str) else question.gpu
+            engine = engine.on_card(gpu.name, gpu.memory.total_bytes)
     block = int(engine.options.get("block_size", 1)) if engine else 1
     if question.prefix > context:
         Workload(context, prefix=question.prefix)  # refuses, naming both

@@ -109,12 +109,27 @@ class Engine(Protocol):
         ...
 
 
+class CardDefaults(Protocol):
+    """What an engine adds whose defaults depend on the card."""
+
+    def on_card(self, options: Options, name: str, total_bytes: int) -> Options:
+        """`options` with the defaults that the engine takes on a card of that name and memory."""
+        ...
+
+
 class EngineChoice(Record):
     """An engine, the version profile chosen, and its options checked."""
 
     engine: Engine
     version: str
     options: Options
+
+    def on_card(self, name: str, total_bytes: int | None) -> EngineChoice:
+        """The choice with the engine's own defaults for a card, where they depend on it and its memory is known."""
+        if total_bytes is None or not hasattr(self.engine, "on_card"):
+            return self
+        defaults = cast("CardDefaults", self.engine)
+        return self.replace(options=defaults.on_card(self.options, name, total_bytes))
 
     def reserve(self, spec: ModelSpec, workload: Workload, budget_bytes: int | None = None) -> Reservation:
         """What this choice reserves for `workload` on the fullest rank."""

@@ -20,11 +20,11 @@ from typing import ClassVar
 
 from kvplan.account import Account, Device
 from kvplan.engine import EngineOption, Options, Reservation
-from kvplan.engine.vllm.budget import account
+from kvplan.engine.vllm.budget import account, scheduler_defaults
 from kvplan.engine.vllm.caches import CROSS, Request
 from kvplan.engine.vllm.figures import capacity_figures, figures, reasons, shared_blocks
 from kvplan.engine.vllm.plan import Plan, plan
-from kvplan.engine.vllm.settings import OPTIONS, Settings, settings
+from kvplan.engine.vllm.settings import BATCHED_ON_CARD, OPTIONS, Settings, settings
 from kvplan.engine.vllm.versions import PROFILES
 from kvplan.errors import InputError
 from kvplan.policy.full import Full
@@ -74,6 +74,10 @@ class Vllm:
     def account(self, spec: ModelSpec, workload: Workload, options: Options, version: str, device: Device) -> Account:
         """A share of the card, less what the profile run finds in use."""
         return account(spec, workload, options, PROFILES[version], device)
+
+    def on_card(self, options: Options, name: str, total_bytes: int) -> Options:
+        """The batched tokens that the API server takes on this card, unless they are said."""
+        return {BATCHED_ON_CARD: scheduler_defaults(name, total_bytes)[0], **options}
 
     def dip_tokens(self, spec: ModelSpec, workload: Workload, options: Options) -> int:
         """0: more tokens never take fewer blocks."""

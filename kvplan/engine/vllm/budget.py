@@ -61,18 +61,21 @@ def _requested(device: Device, utilization: Fraction) -> Range:
     )
 
 
-def scheduler_defaults(device: Device) -> tuple[int, int]:
-    """(tokens, sequences) of a step of the API server on this card."""
-    total = device.total.best
-    if total >= 160 * GIB:
+def scheduler_defaults(name: str, total_bytes: int) -> tuple[int, int]:
+    """(tokens, sequences) of a step of the API server on a card.
+
+    >>> scheduler_defaults("h100-sxm-80gb", 84943715696), scheduler_defaults("l40s", 47809101824)
+    ((8192, 1024), (2048, 256))
+    """
+    if total_bytes >= 160 * GIB:
         return 16384, 1024
-    if total >= 70 * GIB and not device.name.startswith(("a100", "gb10")):
+    if total_bytes >= 70 * GIB and not name.startswith(("a100", "gb10")):
         return 8192, 1024
     return 2048, 256
 
 
 def _activations(spec: ModelSpec, workload: Workload, options: Options, device: Device) -> Overhead:
-    tokens, sequences = scheduler_defaults(device)
+    tokens, sequences = scheduler_defaults(device.name, device.total.best)
     tokens = int(options.get("max_num_batched_tokens", tokens))
     sequences = min(tokens, int(options.get("max_num_seqs", sequences)))
     dimensions = spec.fields.dimensions

@@ -19,6 +19,8 @@ from kvplan.workload import Workload
 
 BATCHED = 8192
 """Tokens of a step by default: an API server's on cards of 70 to 160 GiB, A100 apart."""
+BATCHED_ON_CARD = "batched tokens on this card"
+"""The key of the default that a named card brings; not an option of its own."""
 DTYPES = {"auto": None, "float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 
 
@@ -115,7 +117,8 @@ class Settings(Record):
 
     def batched_tokens(self, context: int, crosses: bool) -> int:
         """Tokens of one step; models with an encoder have no chunked prefill, so a whole request fits by default."""
-        return int(self.options.get("max_num_batched_tokens", max(BATCHED, context if crosses else 0)))
+        usual = int(self.options.get(BATCHED_ON_CARD, BATCHED))
+        return int(self.options.get("max_num_batched_tokens", max(usual, context if crosses else 0)))
 
     def in_flight(self, batched: int, pp: int) -> int:
         """Tokens scheduled and not yet settled: one full batch for each one in flight."""
