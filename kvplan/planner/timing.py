@@ -357,9 +357,10 @@ def predicted(
     host = host_seconds(load.batch, engine, laws)
     step = decode.total + host
     if load.closed:
-        per_token = step + load.batch / load.output * prompt
+        cycle = step + load.batch / load.output * prompt
+        per_token = cycle if load.output > 1 else step  # one token has no gap before the next
         first = laws.first_seconds + laws.first_prompts * prompt + laws.first_steps * decode.total
-        rate = load.batch / per_token
+        rate = load.batch / cycle
         prefill = load.batch * prompt
     else:
         together = pass_seconds(prefill_work(asked, shape, load.prompt, load.batch), machine, laws).total
