@@ -7,24 +7,21 @@ engine's default. Every change that is named was counted and does start.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from kvplan.catalogue import SHIPPED_GPUS, find, gpu_named, model_named, spec_folders
+from kvplan.catalogue import SHIPPED_GPUS, find, gpu_named, model_named
 from kvplan.engine import ENGINES, engine_class, engine_named, options_known
 from kvplan.errors import InputError, KvplanError, printable, quoted
-from kvplan.importers.source import hub_id, is_source
 from kvplan.planner.changes import changes
 from kvplan.planner.refusals import refusals
+from kvplan.planner.served_model import check_weights, in_catalogue, is_here, model_of
 from kvplan.question import Question, subject
 from kvplan.record import Record
 from kvplan.results import ServeResult, SizeResult
 from kvplan.serving import Served, served, server
 from kvplan.serving.launch import Launch
-from kvplan.serving.names import Candidate, candidates
 from kvplan.sizing import size_answer
 from kvplan.spec import ModelSpec
-from kvplan.weights import WIDTHS
 
 CONTRADICTED = ("tp", "pp", "dp", "ep", "dcp", "mtp", "k_dtype", "v_dtype", "utilization", "draft")
 """Fields that may stand beside a command only where the command leaves them open or says the same."""
@@ -150,9 +147,9 @@ def command_of(launch: Launch, beside: Mapping[str, Any]) -> Command:
     notes = [*read.notes]
     fields = {key: value for key, value in read.fields.items() if value is not None}
     given = {key: value for key, value in beside.items() if value is not None}
-    model, counted_as = _model(read, given, fields, notes)
-    if (draft := fields.get("draft")) is not None and not _is_here(draft, given):
-        fields["draft"] = _in_catalogue(draft, given)[1] or draft
+    model, counted_as = model_of(read, given, fields, notes)
+    if (draft := fields.get("draft")) is not None and not is_here(draft, given):
+        fields["draft"] = in_catalogue(draft, given)[1] or draft
     if "k_dtype" in fields and read.engine not in ("llama.cpp", "mlx"):
         fields.setdefault("v_dtype", fields["k_dtype"])
     if launch.cards and launch.cards > 1 and read.engine in ("llama.cpp", "ollama") and "pp" not in given:
@@ -177,7 +174,7 @@ def command_of(launch: Launch, beside: Mapping[str, Any]) -> Command:
         if "ctx" not in fields:
             fields["ctx"] = _ollama_length(fields, notes)
         _cut_as_ollama_does(model, fields, notes)
-    _check_weights(fields, notes)
+    check_weights(fields, notes)
     more = _beside_engine(read, fields)
     name, options, uncounted = _engine(read.replace(options=_merged(read.options, more)), notes)
     taken = {pair.partition("=")[0] for pair in options}
@@ -232,82 +229,6 @@ def _merged(theirs: tuple[str, ...], beside: tuple[str, ...]) -> tuple[str, ...]
 
 def _key(flag: str) -> str:
     return flag.lstrip("-").replace("-", "_")
-
-
-def _model(read: Served, given: dict[str, Any], fields: dict[str, Any], notes: list[str]) -> tuple[Any, str | None]:
-    """(what names the model, the catalogue's name where it stands for another name); weights go to `fields`.
-
-    Raises: InputError where the command names none, or one that nothing answers to.
-    """
-    beside = given.pop("model", None)
-    if beside is not None:
-        if read.model is not None:
-            notes.append(f"{read.model} is counted as {beside if isinstance(beside, str) else beside.name}")
-        return beside, None
-    if read.model is None:
-        raise InputError(
-            f"{read.engine}: the command names no model",
-            "name it beside the command: kvplan size MODEL --serve '…'",
-        )
-    if _is_here(read.model, given):
-        return read.model, None
-    candidate, found = _in_catalogue(read.model, given)
-    if found is None:
-        if is_source(read.model) or read.model.startswith(("/", ".", "~")):
-            raise InputError(
-                f"the model {quoted(read.model)} is a path that is not here",
-                "name the model beside the command: kvplan size MODEL --serve '…', kvplan check FILE --model MODEL",
-            )
-        return read.model, None
-    if candidate.weights is not None:
-        fields.setdefault("weights", candidate.weights)
-    if candidate.name == read.model:
-        return read.model, None
-    if candidate.dated and fields.get("ctx", "max") in ("max", "auto") and "ctx" not in given:
-        raise InputError(
-            f"{read.model}: counted as {found}, but its own maximum length is not known here",
-            "state the length in the command or with --ctx, or add --online",
-        )
-    notes.append(f"{read.model} is counted as {found}: the same layers; its own maximum length may differ")
-    return found, found
-
-
-def _is_here(model: str, given: Mapping[str, Any]) -> bool:
-    """Whether a model itself can be read: a file, or a hub id that is cached or may be fetched."""
-    if is_source(model) and Path(model).exists():
-        return True
-    wanted = hub_id(model)
-    if wanted is None or find(model, spec_folders(given.get("specs"))) is not None:
-        return False
-    if given.get("online"):
-        return True
-    from kvplan.importers.hub import read_hub
-
-    return read_hub(wanted) is not None
-
-
-def _in_catalogue(model: str, given: Mapping[str, Any]) -> tuple[Candidate, str | None]:
-    """The first of the names that `model` may have in the catalogue, with the spec that answers to it."""
-    folders = spec_folders(given.get("specs"))
-    names = candidates(model)
-    for candidate in names:
-        found = find(candidate.name, folders)
-        if found is not None:
-            return candidate, found.name
-    return names[0], None
-
-
-def _check_weights(fields: dict[str, Any], notes: list[str]) -> None:
-    """Leave out a format of the weights whose width is not known; the answer then asks for it."""
-    weights = fields.get("weights")
-    if isinstance(weights, str) and weights not in WIDTHS and not weights[:1].isdigit():
-        if fields.get("gpu") is not None:
-            raise InputError(
-                f"the weights are {quoted(weights)}, whose width is not known",
-                "give their bytes beside the command, for example --weights 19GiB",
-            )
-        notes.append(f"the weights are {weights}, whose width is not known")
-        del fields["weights"]
 
 
 def _ollama_length(fields: dict[str, Any], notes: list[str]) -> int:
