@@ -55,8 +55,6 @@ MORE: dict[str, dict[str, Any]] = {
     "diffusion_gemma_text": GLOBAL_HEADS,
     "gemma4_text": GLOBAL_HEADS,
     "gemma4_unified_text": GLOBAL_HEADS,
-    "stablelm": {"requires": ["num_key_value_heads"]},
-    "switch_transformers": {"requires": ["num_decoder_layers"]},
     "longcat_flash": {"attentions_per_layer": 2, "aliases": {"num_hidden_layers": "num_layers"}},
     "dory": {
         "defaults_too": {"num_hidden_layers": 36, "n_input_layers": 8, "n_output_layers": 8}
@@ -94,11 +92,14 @@ use_dynamic_ntk use_flash_attn use_logn_attn
 _from_model_config attn_implementation bias model_max_length z_loss_weight
 add_classification_head cla_share_factor class_num moe_topk num_shared_expert use_cla use_mixed_mlp_moe
 use_qk_norm
-block_configs
+block_configs num_key_value_heads_per_layer
+activation_fn_name ffn_dim_divisor ffn_multipliers ffn_with_glu max_context_length model_dim normalization_layer_name
+normalize_qk_projections num_gqa_groups num_kv_heads num_query_heads num_transformer_layers qkv_multipliers
+rope_freq_constant rope_max_length share_input_output_layers
 attn_type_list layernorm_full_attention_alpha layernorm_full_attention_beta layernorm_linear_attention_alpha
 layernorm_linear_attention_beta layernorm_mlp_alpha layernorm_mlp_beta num_local_experts postnorm rotary_dim
 shared_intermediate_size shared_moe_mode
-""".split()  # of ChatGLM; Qwen; Baichuan and InternLM 2; Hunyuan; the searched Nemotrons; MiniMax: understood on any type
+""".split()  # of ChatGLM; Qwen; Baichuan and InternLM 2; Hunyuan; searched Nemotrons and DeciLM; OpenELM; MiniMax: understood on any type
 
 
 LAYER_LISTS = ("layer_types", "layers_block_type")

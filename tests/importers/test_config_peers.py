@@ -187,6 +187,12 @@ def test_mistral_slides_in_every_layer() -> None:
     assert 2**29 == held(config, 32_768)
 
 
+def test_windows_that_a_release_interleaves_are_refused() -> None:
+    config = {"model_type": "mistral", "sliding_window": None, "interleaved_sliding_window": [None, 32768]}
+    with pytest.raises(NotCountableError, match="interleaved_sliding_window"):
+        read_config(config, "config.json")
+
+
 def test_gemma_2_slides_in_every_other_layer() -> None:
     config = {"model_type": "gemma2", "hidden_size": 4608, "num_attention_heads": 32, "num_hidden_layers": 46, "num_key_value_heads": 16, "head_dim": 128, "sliding_window": 4096}  # fmt: skip
     assert 2.156 == round(held(config, 8192) / 2**30, 3)

@@ -179,6 +179,49 @@ def test_searched_blocks_may_have_head_counts_of_their_own() -> None:
     assert [8, 0, 4, 2] == [kept[0][1][0] if kept else 0 for kept in layers(spec)]
 
 
+DECI = {
+    "model_type": "deci",
+    "architectures": ["DeciLMForCausalLM"],
+    "auto_map": {"AutoConfig": "configuration_decilm.DeciLMConfig"},
+    "hidden_size": 4096,
+    "num_attention_heads": 32,
+    "num_hidden_layers": 4,
+    "num_key_value_heads_per_layer": [4, 4, 2, 1],
+}
+OPENELM = {
+    "model_type": "openelm",
+    "architectures": ["OpenELMForCausalLM"],
+    "auto_map": {"AutoConfig": "configuration_openelm.OpenELMConfig"},
+    "activation_fn_name": "swish",
+    "ffn_multipliers": [0.5, 1.0, 1.5],
+    "head_dim": 64,
+    "max_context_length": 2048,
+    "model_dim": 1280,
+    "num_gqa_groups": 4,
+    "num_kv_heads": [3, 3, 5],
+    "num_query_heads": [12, 12, 20],
+    "num_transformer_layers": 3,
+    "share_input_output_layers": True,
+}
+
+
+@pytest.mark.parametrize(
+    ("config", "rows"),
+    [(DECI, [(4, 128), (4, 128), (2, 128), (1, 128)]), (OPENELM, [(3, 64), (3, 64), (5, 64)])],
+    ids=["deci", "openelm"],
+)
+def test_head_counts_may_be_listed_layer_by_layer(config: Config, rows: list[tuple[int, int]]) -> None:
+    assert [(row, row) for row in rows] == [
+        tuple(tensor[1] for tensor in kept) for kept in layers(read_config(config, "config.json").spec)
+    ]
+
+
+@pytest.mark.parametrize("heads", [[4, 4], [4, 4, 0, 1], [4, 4, 2, 2**40], []])
+def test_head_counts_that_are_not_one_for_each_layer_are_refused(heads: list[int]) -> None:
+    with pytest.raises(NotCountableError, match="num_key_value_heads_per_layer"):
+        read_config({**DECI, "num_key_value_heads_per_layer": heads}, "config.json")
+
+
 @pytest.mark.parametrize("field", ["window_length", "num_sink_tokens", "sparsify"])
 def test_a_block_with_a_field_that_is_not_understood_is_refused_by_it(field: str) -> None:
     with pytest.raises(NotCountableError, match=rf"block_configs.1.attention.{field}: found '8'"):

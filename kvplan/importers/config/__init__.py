@@ -173,7 +173,7 @@ def _check_strays(fields: Fields, text: dict[str, Any], known: dict[str, Any]) -
     """
     if "heeds" not in known:
         return
-    for name in (*STRAYS, "per_layer_config"):
+    for name in (*STRAYS, "interleaved_sliding_window", "per_layer_config"):
         if text.get(name) is not None and name not in known["heeds"]:
             raise fields.refuse(name, text[name], "which its class does not ask for")
     for name, other in known.get("aliases", {}).items():

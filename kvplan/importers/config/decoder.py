@@ -30,6 +30,9 @@ def decoder_spec(fields: Fields, known: dict[str, Any]) -> dict[str, Any]:
     blocks = fields.values.get("block_configs")
     if isinstance(blocks, list):
         return _blocks(fields, blocks)
+    for name in HEADS_PER_LAYER:
+        if isinstance(fields.values.get(name), list):
+            return _heads_per_layer(fields, name)
     _check_spellings(fields, LAYERS)
     _check_spellings(fields, HEADS)
     rule = {**known.get("layers", {}), "windows": known.get("windows")}
@@ -262,6 +265,29 @@ def _turned(fields: Fields, width: int) -> int:
     return fields.need("qk_rope_head_dim")
 
 
+HEADS_PER_LAYER = ("num_key_value_heads_per_layer", "num_kv_heads")
+
+
+def _heads_per_layer(fields: Fields, name: str) -> dict[str, Any]:
+    """A list of key heads, one entry per layer (DeciLM), and perhaps one of query heads beside it (OpenELM)."""
+    keys = fields.numbers(name) or []
+    queries = fields.values.get("num_query_heads")
+    heads = fields.numbers("num_query_heads") or [] if isinstance(queries, list) else [query_heads(fields)] * len(keys)
+    count = fields.number(*LAYERS, "num_transformer_layers")
+    if (
+        len(heads) != len(keys)
+        or count not in (None, len(keys))
+        or not all(0 < n <= MOST_HEADS for n in (*keys, *heads))
+    ):
+        raise fields.refuse(name, f"{len(keys)} entries", "which are not one number of heads for each layer")
+    kinds = {f"q{q}kv{kv}": sized_kind(q, kv, head_dim(fields, q)) for q, kv in zip(heads, keys, strict=True)}
+    pattern = [f"q{q}kv{kv}" for q, kv in zip(heads, keys, strict=True)]
+    if len(kinds) == 1:
+        return {"layers": len(keys), "attention": kinds[pattern[0]]}
+    return {"layers": len(keys), "pattern": pattern, "attention": kinds}
+
+
+MOST_HEADS = 2**16
 BLOCK_FIELDS = {"n_heads_in_group", "num_key_value_heads", "no_op", "replace_with_linear"}
 
 

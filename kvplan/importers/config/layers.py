@@ -29,6 +29,7 @@ WORDS = {
     "moe": "none",
     "mlp": "none",
     "indexed_attention": "indexed",
+    "deepseek_sparse_attention": "indexed",
     "compressed_sparse_attention": "csa",
     "heavily_compressed_attention": "hca",
 }
