@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 import kvplan
 from kvplan.catalogue import gpu_named
-from kvplan.planner.timing import Load, machine_of, predicted, shape_of, shipped
+from kvplan.planner.machine import machine_of, shipped
+from kvplan.planner.timing import Load, predicted
+from kvplan.planner.work import shape_of
 from kvplan.question import Question, subject
 from kvplan.roofline import pass_seconds, soft_maximum
 
@@ -136,7 +138,7 @@ def test_the_soft_maximum_lies_between_the_larger_and_a_fifth_more(a: float, b: 
 def test_a_faster_card_is_never_slower() -> None:
     asked = subject(Question(model="llama-3.1-70b", ctx=4000, batch=8, tp=4))
     shape, laws = shape_of(asked, None), shipped().laws
-    from kvplan.planner.timing import decode_work
+    from kvplan.planner.work import decode_work
 
     work = decode_work(asked, shape, 4000, 8)
     machine = machine_of(gpu_named("h100"))

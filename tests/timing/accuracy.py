@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from data import Row, left_out, rows
 
 from kvplan.catalogue import gpu_named
-from kvplan.planner.timing import Bands, machine_of, predicted, shipped
+from kvplan.planner.machine import Bands, machine_of, shipped
+from kvplan.planner.timing import predicted
 from kvplan.roofline import Laws, Machine
 
 

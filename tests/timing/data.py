@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kvplan.errors import KvplanError
-from kvplan.planner.timing import Load, Shape, shape_of
+from kvplan.planner.timing import Load
+from kvplan.planner.work import Shape, shape_of
 from kvplan.question import Question, Subject, subject
 from kvplan.sizing import size_answer
 

@@ -23,7 +23,7 @@ from accuracy import band_of, residual
 from data import kernels, rows
 
 from kvplan.catalogue import gpu_named
-from kvplan.planner.timing import machine_of, shipped
+from kvplan.planner.machine import machine_of, shipped
 from kvplan.roofline import DeviceLaw, Laws
 
 LAWS = Path(__file__).parents[2] / "kvplan" / "roofline" / "laws.yaml"
