@@ -48,7 +48,9 @@ class Layout(Fields):
 class Budget(Fields):
     """What must hold of the cells it names: the keys of an axis narrow it, the limits say what must be kept."""
 
-    models: Word | Annotated[list[Word], Field(max_length=500)] | None = Field(default=None, alias="model")
+    models: Word | Annotated[list[Word], Field(min_length=1, max_length=500)] | None = Field(
+        default=None, alias="model"
+    )
     gpu: Word | None = None
     tp: Whole | None = None
     pp: Whole | None = None
@@ -124,10 +126,10 @@ class Capacity(BaseModel):
             "dp": f.dp,
             "dcp": f.dcp,
             "mtp": f.mtp,
-            "prefix": 0 if f.prefix is None else length(f.prefix, f"{place}: prefix"),
+            "prefix": 0 if f.prefix is None else tokens(str(f.prefix), f"{place}: prefix"),
             "encoder_tokens": None
             if f.encoder_tokens is None
-            else length(f.encoder_tokens, f"{place}: encoder_tokens"),
+            else tokens(str(f.encoder_tokens), f"{place}: encoder_tokens"),
             "weights": f.weights,
             "utilization": None if f.utilization is None else Fraction(str(f.utilization)),
             "available_bytes": None

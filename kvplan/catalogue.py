@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -144,7 +145,19 @@ def find(text: str, folders: list[Path]) -> Found | None:
     wanted = text.strip().lower()
     if not _NAME.fullmatch(wanted) and not _HUB.fullmatch(wanted):
         return None
-    return next((found for folder in folders if (found := _find_in(folder, wanted)) is not None), None)
+    return next((found for folder in folders if (found := _found_in(folder, wanted)) is not None), None)
+
+
+def _found_in(folder: Path, wanted: str) -> Found | None:
+    """As `_find_in`; a shipped folder is searched for each name once in a run, as deployments name one model often."""
+    if folder not in (SHIPPED_SPECS, SHIPPED_GPUS) or not folder.is_dir():
+        return _find_in(folder, wanted)
+    return _find_shipped(folder, wanted, folder.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=1024)
+def _find_shipped(folder: Path, wanted: str, _changed: int) -> Found | None:
+    return _find_in(folder, wanted)
 
 
 def _find_in(folder: Path, wanted: str) -> Found | None:

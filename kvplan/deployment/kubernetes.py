@@ -18,6 +18,7 @@ from kvplan.serving.launch import Launch, launch_of, started_by_image
 
 MOST_PODS = 500
 DEEPEST = 40
+MOST_CHARACTERS = 65_536
 GROUP = "kvplan/pods-of-a-group"
 """The key under which a pod carries how many pods of its kind work as one."""
 
@@ -112,7 +113,7 @@ def _pod(pod: dict[str, Any], place: str, maps: dict[str, dict[str, str]]) -> li
         if not isinstance(container, dict):
             raise InputError(f"{place}: a container is a mapping, found {printable(container)}", "image, command, args")
         named = f"{place}: {printable(container['name'])}" if container.get("name") else place
-        environment = _environment(container, maps)
+        environment = _environment(container, maps, named)
         cards = _cards(container)
         around = Launch((), environment, cards=cards * pods if cards else None, gpu=gpu, place=named)
         command = _words(container.get("command"), environment, named)
@@ -126,14 +127,20 @@ def _pod(pod: dict[str, Any], place: str, maps: dict[str, dict[str, str]]) -> li
     return found
 
 
-def _environment(container: dict[str, Any], maps: dict[str, dict[str, str]]) -> dict[str, str]:
-    """The variables that stand in the file, config maps included; what a secret holds is not known."""
+def _environment(container: dict[str, Any], maps: dict[str, dict[str, str]], place: str) -> dict[str, str]:
+    """The variables that stand in the file, config maps included; what a secret holds is not known.
+
+    Raises: InputError when variables that hold variables grow without end.
+    """
     found: dict[str, str] = {}
+    room = MOST_CHARACTERS
     for item in _mappings(container.get("envFrom")):
         reference = item.get("configMapRef")
         if isinstance(reference, dict):
             prefix = str(item.get("prefix") or "")
-            found |= {prefix + key: text for key, text in maps.get(str(reference.get("name")), {}).items()}
+            held = maps.get(str(reference.get("name")), {})
+            room = _left(room, len(held), place)
+            found |= {prefix + key: text for key, text in held.items()}
     for item in _mappings(container.get("env")):
         name, value = item.get("name"), item.get("value", "")
         if isinstance(item.get("valueFrom"), dict):
@@ -141,21 +148,42 @@ def _environment(container: dict[str, Any], maps: dict[str, dict[str, str]]) -> 
             held = maps.get(str(reference.get("name")), {}) if isinstance(reference, dict) else {}
             value = held.get(str(reference.get("key"))) if isinstance(reference, dict) else None
         if isinstance(name, str) and value is not None:
-            found[name] = expanded(str(value).lower() if isinstance(value, bool) else str(value), found)
+            found[name] = expanded(str(value).lower() if isinstance(value, bool) else str(value), found, place)
+            room = _left(room, len(found[name]), place)
     return found
+
+
+def _left(room: int, taken: int, place: str) -> int:
+    """The characters of variables that remain.
+
+    Raises: InputError when there are none.
+    """
+    if taken > room:
+        raise InputError(f"{place}: variables grow past {MOST_CHARACTERS:,} characters", "write the values out")
+    return room - taken
 
 
 def _mappings(value: Any) -> list[dict[str, Any]]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def expanded(text: str, environment: Mapping[str, str]) -> str:
+def expanded(text: str, environment: Mapping[str, str], place: str) -> str:
     """`text` with `$(NAME)` filled in; an unknown name stays, and `$$(NAME)` is the text `$(NAME)`.
 
-    >>> expanded("$(A)-$(B)-$$(A)", {"A": "1"})
+    >>> expanded("$(A)-$(B)-$$(A)", {"A": "1"}, "pod")
     '1-$(B)-$(A)'
+
+    Raises: InputError when it grows without end.
     """
-    return _PLACE.sub(lambda m: "$" if m[1] == "$" else environment.get(m[2], m[0]), text)
+    room = MOST_CHARACTERS
+
+    def filled(match: re.Match[str]) -> str:
+        nonlocal room
+        value = "$" if match[1] == "$" else environment.get(match[2], match[0])
+        room = _left(room, len(value), place)
+        return value
+
+    return _PLACE.sub(filled, text)
 
 
 def _words(value: Any, environment: Mapping[str, str], place: str) -> list[str] | None:
@@ -163,7 +191,13 @@ def _words(value: Any, environment: Mapping[str, str], place: str) -> list[str] 
         return None
     if not isinstance(value, list):
         raise InputError(f"{place}: command and args are lists, found {printable(value)}", "one item a word")
-    return [expanded(str(item), environment) for item in value if isinstance(item, str | int | float)]
+    found: list[str] = []
+    room = MOST_CHARACTERS
+    for item in value:
+        if isinstance(item, str | int | float):
+            found.append(expanded(str(item), environment, place))
+            room = _left(room, len(found[-1]), place)
+    return found
 
 
 def _cards(container: dict[str, Any]) -> int | None:

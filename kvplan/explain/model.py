@@ -83,6 +83,7 @@ def _unknown(reading: Reading, specs: str | None, why: str) -> InputError:
     if why:
         what += f"; its metadata: {why}"
     known = [name for name, _, _ in names(spec_folders(specs))]
-    close = nearest(candidates(reading.models[0])[-1], known, least=0.4) if reading.models else []
+    asked = [name for text in reading.models[:1] for name in candidates(text)]
+    close = nearest(asked[-1], known, least=0.4) if asked else []
     fix = f"add --model, nearest: {', '.join(close)}" if close else "add --model NAME, for example --model llama-3.1-8b"
     return InputError(what, fix)

@@ -25,7 +25,7 @@ def table_report(cells: Cells, layout: Layout, unit: str, inputs: dict[str, Any]
     """The report of a matrix: its rows for JSON and CSV, its tables for people."""
     rows = tuple(plain(row) for _, row in cells)
     document = {"schema": "kvplan.table/1", "inputs": inputs, "rows": list(rows)}
-    blocks: list[Block] = [Heading(title)] if title else []
+    blocks: list[Block] = [Heading("".join(c if c.isprintable() else " " for c in title))] if title else []
     shown = tuple(layout.show or (("bytes", "max_batch") if cells[0][1].fits is not None else ("bytes",)))
     apart = [axis for axis in AXES if axis not in (layout.across, layout.down)]
     tables: dict[tuple[Any, ...], Cells] = {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from kvplan.errors import InputError, quoted
 from kvplan.serving import Asked
 from kvplan.serving import vllm_flags as f
 from kvplan.serving.flags import Arguments, Table, table
@@ -175,6 +176,9 @@ def _speculation(arguments: Arguments, fields: dict[str, Any], notes: list[str])
     if not config:
         return {}
     method, model = str(config.get("method") or ""), config.get("model")
+    if model is not None and not isinstance(model, str):
+        what = f"--speculative-config: model: found {quoted(model)}, allowed a name"
+        raise InputError(what, 'for example {"model": "Qwen/Qwen3-0.6B", "num_speculative_tokens": 3}')
     drafted = config.get("num_speculative_tokens")
     options = {"num_speculative_tokens": str(drafted)} if type(drafted) is int and 0 <= drafted < 10**4 else {}
     if method in DRAFTLESS or model in DRAFTLESS:

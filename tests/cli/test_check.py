@@ -8,6 +8,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from kvplan import catalogue
+
 from .conftest import refused, run
 
 COMPOSE = """
@@ -145,15 +147,53 @@ def test_the_document_keeps_its_schema(tmp_path: Path) -> None:
         ("", "empty.yaml"),
         ("services: {a: {image: postgres}}", "compose.yaml"),
         ("models: [llama-70b]\nctx: [8k]\n", "capacity.yaml"),
+        ("models: [llama-70b]\nctx: [8k]\nbudgets: [{model: [], max_bytes: 1GiB}]\n", "empty list.yaml"),
         (COMPOSE.replace("Qwen/Qwen3-8B", "no-such/Model"), "compose.yaml"),
         (COMPOSE.replace("${LEN:-8192}", "${LEN}"), "compose.yaml"),
         ("\x00\x01\x02", "Dockerfile"),
     ],
-    ids=["empty", "no engine", "capacity", "no model", "unknown length", "binary"],
+    ids=["empty", "no engine", "capacity", "no values", "no model", "unknown length", "binary"],
 )
 def test_nothing_answered_exits_2_with_two_lines(tmp_path: Path, text: str, name: str) -> None:
     """What is wrong, with the file's name, then the fix."""
     assert name in refused(run("check", written(tmp_path, text, name), "--gpu", "h100"), 2)
+
+
+POD_ITEMS = {
+    "variables of variables": "env: [{name: A0, value: xxxxxxxx}, "
+    + ", ".join(f"{{name: A{i + 1}, value: {f'$(A{i})' * 4}}}" for i in range(30))
+    + "]",
+    "one word": "env: [{name: A, value: " + "x" * 60_000 + "}], command: [" + "$(A)" * 9_000 + "]",
+    "many words": "env: [{name: A, value: " + "x" * 60_000 + "}], command: [" + "$(A), " * 9_000 + "]",
+    "config maps": "envFrom: [" + "{configMapRef: {name: m}, prefix: a}, " * 900 + "]",
+}
+
+
+@pytest.mark.parametrize("items", POD_ITEMS.values(), ids=POD_ITEMS)
+def test_a_manifest_that_grows_without_end_is_refused(tmp_path: Path, items: str) -> None:
+    """A small file that would stand for gigabytes."""
+    held = ", ".join(f"k{i}: v" for i in range(9_000))
+    text = (
+        f"kind: ConfigMap\nmetadata: {{name: m}}\ndata: {{{held}}}\n---\n"
+        f"kind: Pod\nmetadata: {{name: p}}\nspec: {{containers: [{{image: vllm/vllm-openai, {items}}}]}}\n"
+    )
+    assert "grow past" in refused(run("check", written(tmp_path, text, "pod.yaml"), "--gpu", "h100"), 2)
+
+
+def test_a_model_that_many_commands_name_is_looked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The catalogue is searched as often for 40 commands as for 10, so a long file stays quick."""
+    searched: list[str] = []
+    search = catalogue._find_in
+    monkeypatch.setattr(catalogue, "_find_in", lambda folder, wanted: searched.append(wanted) or search(folder, wanted))
+    service = COMPOSE.partition("chat:")[2]
+    counts = []
+    for most in (10, 40):
+        searched.clear()
+        catalogue._find_shipped.cache_clear()
+        text = "services:\n" + "".join(f"  s{i}:{service}" for i in range(most))
+        assert run("check", written(tmp_path, text), "--gpu", "h100").code == 0
+        counts.append(len(searched))
+    assert counts[0] == counts[1] > 0
 
 
 def test_what_cannot_be_counted_exits_3(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from .conftest import REPOSITORY, process, run
+from .conftest import REPOSITORY, process, refused, run
 
 LOGS = REPOSITORY / "tests" / "data" / "logs"
 LLAMA = str(LOGS / "vllm-llama-3.1-8b.log")
@@ -87,6 +87,14 @@ def test_bad_input_is_two_lines_and_code_2(
     assert (found.code, found.out) == (2, "")
     assert word in found.err
     assert "Traceback" not in found.err
+
+
+@pytest.mark.parametrize("name", ["/", "///", " / "])
+def test_a_name_of_slashes_alone_is_refused(name: str, tmp_path: Path) -> None:
+    """Nothing is left to look for once the slashes are taken off."""
+    log = tmp_path / "slash.log"
+    log.write_text(f"Initializing a V1 LLM engine (v0.33.0) with config: model='{name}'\nGPU KV cache size: 8 tokens\n")
+    assert "is not known" in refused(run("explain", str(log)), 2)
 
 
 def test_another_model_is_compared_on_request() -> None:

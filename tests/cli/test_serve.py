@@ -241,6 +241,7 @@ def test_every_format_shows_the_command(name: str) -> None:
         ("vllm serve Qwen/Qwen3-8B -tp 0", ()),
         ("vllm serve Qwen/Qwen3-8B --kv-cache-dtype fp9", ()),
         ("vllm serve Qwen/Qwen3-8B --block-size x --speculative-config nonsense", ()),
+        ('vllm serve Qwen/Qwen3-8B --speculative-config \'{"model": ["Qwen/Qwen3-0.6B"]}\'', ()),
         ("vllm serve Qwen/Qwen3-8B 'unclosed", ()),
         ("vllm serve Qwen/Qwen3-8B; vllm serve Qwen/Qwen3-4B", ()),
         ("docker run", ()),

@@ -158,3 +158,22 @@ def test_what_cannot_be_done_is_two_lines(capacity: Path, arguments: tuple[str, 
         assert what in refused(answer, 2)
     else:
         assert answer.code == 2
+
+
+@pytest.mark.parametrize("key", ["prefix", "encoder_tokens"])
+def test_a_length_that_has_no_maximum_is_refused(key: str, tmp_path: Path) -> None:
+    """`max` is the model's own length, which only `ctx` asks for."""
+    path = tmp_path / "capacity.yaml"
+    path.write_text(f"models: [llama-3.1-8b]\nctx: [8k]\n{key}: max\n")
+    assert f"{key}: found 'max'" in refused(run("table", str(path)), 2)
+
+
+@pytest.mark.parametrize("form", ["table", "markdown", "html", "csv"])
+def test_a_title_passes_no_escapes_on(form: str, tmp_path: Path) -> None:
+    """What a terminal would obey becomes spaces, and the title stays one line."""
+    path = tmp_path / "capacity.yaml"
+    path.write_text('title: "Red \\e[31m\\0\\u202e\\nline"\nmodels: [llama-3.1-8b]\nctx: [8k]\n')
+    answer = run("table", str(path), "--format", form)
+    assert answer.code == 0
+    assert not {"\x1b", "\x00", "\u202e"} & set(answer.out)
+    assert form == "csv" or "[31m   line" in answer.out
