@@ -160,6 +160,9 @@ def command_of(launch: Launch, beside: Mapping[str, Any]) -> Command:
                 f"{SPELLED.get(key, '--' + key)}: found {quoted(given[key])}, but the command says {quoted(fields[key])}",
                 "change the command, or leave the option out",
             )
+    allowed, asked = fields.get("ctx"), given.get("ctx")
+    if isinstance(allowed, int) and isinstance(asked, int) and asked > allowed:
+        notes.append(f"--ctx {asked:,} is past the {allowed:,} tokens of the command: counted as if it allowed them")
     fields |= given
     if fields.get("gpu") is None and launch.gpu is not None:
         card = find(launch.gpu.removesuffix("-SHARED"), [SHIPPED_GPUS])

@@ -206,6 +206,14 @@ def test_a_matrix_stands_beside_a_command() -> None:
     assert "starts" in run("size", "--serve", LLAMA, "--gpu", "h100,h200", "--quiet").out
 
 
+def test_a_length_past_the_command_s_own_is_told() -> None:
+    """The server would refuse such a sequence, so the answer says what it counted."""
+    command = "vllm serve Qwen/Qwen3-8B --max-model-len 8k"
+    note = "note: --ctx 16,000 is past the 8,000 tokens of the command"
+    assert note in run("size", "--serve", command, "--gpu", "h100", "--ctx", "16k").out
+    assert note not in run("size", "--serve", command, "--gpu", "h100", "--ctx", "4k").out
+
+
 def test_fit_takes_a_command() -> None:
     """The same figures as the options typed by hand."""
     served = run("fit", "--serve", LLAMA, "--gpu", "h100", "--format", "json").result
