@@ -149,6 +149,10 @@ def _tell_github(report: Report, verdicts: list[CheckVerdict]) -> None:
             file.write(render(report, "markdown", color=False))
 
 
+LONGEST_VARIABLE = 4_096
+"""A file may name a variable thousands of times."""
+
+
 def variables(pairs: list[str] | None) -> dict[str, str]:
     """What `--env` sets.
 
@@ -157,6 +161,8 @@ def variables(pairs: list[str] | None) -> dict[str, str]:
     for pair in pairs or ():
         if not _VARIABLE.fullmatch(pair):
             raise InputError(f"--env: found {quoted(pair)}, allowed NAME=VALUE", "for example --env MAX_LEN=8192")
+        if len(pair) > LONGEST_VARIABLE:
+            raise InputError(f"--env: {len(pair):,} characters, allowed {LONGEST_VARIABLE:,}", "write it into the file")
     return dict(pair.split("=", 1) for pair in pairs or ())
 
 

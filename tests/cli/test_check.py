@@ -98,6 +98,7 @@ def test_a_variable_of_the_outside_is_asked_for_where_it_matters(tmp_path: Path)
     assert "${MODEL}" in answer.err
     assert 0 == run("check", path, "--gpu", "h100", "--env", "MODEL=Qwen/Qwen3-8B").code
     assert 2 == run("check", path, "--gpu", "h100", "--env", "MODEL").code
+    assert "allowed 4,096" in refused(run("check", path, "--gpu", "h100", "--env", "MODEL=" + "x" * 9_000), 2)
 
 
 def test_a_model_beside_stands_in_for_a_path_only(tmp_path: Path) -> None:
