@@ -145,8 +145,11 @@ def _tell_github(report: Report, verdicts: list[CheckVerdict]) -> None:
         sys.stderr.write(f"{line}\n")
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
     if summary:
-        with Path(summary).open("a", encoding="utf-8") as file:
-            file.write(render(report, "markdown", color=False))
+        try:
+            with Path(summary).open("a", encoding="utf-8") as file:
+                file.write(render(report, "markdown", color=False))
+        except OSError as error:
+            sys.stderr.write(f"hint: $GITHUB_STEP_SUMMARY: not written: {error.strerror}\n")
 
 
 LONGEST_VARIABLE = 4_096

@@ -250,6 +250,15 @@ def test_in_github_actions_a_broken_budget_is_annotated_and_summarised(tmp_path:
     assert "::error" not in run("check", file).err
 
 
+def test_a_summary_that_cannot_be_written_leaves_the_verdict(tmp_path: Path) -> None:
+    """The step's own answer is worth more than its summary."""
+    path = written(tmp_path, "models: [llama-3.1-8b]\nctx: [8k]\nbudgets: [{max_bytes: 1}]\n", "budgets.yaml")
+    github = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(tmp_path)}
+    answer = run("check", path, env=github)
+    assert (answer.code, "BROKEN" in answer.out) == (1, True)
+    assert "hint: $GITHUB_STEP_SUMMARY: not written" in answer.err
+
+
 def test_a_capacity_file_says_itself_what_options_would(tmp_path: Path) -> None:
     file = written(tmp_path, CAPACITY.replace("LEAST", "2"), "capacity.yaml")
     assert "--gpu" in refused(run("check", file, "--gpu", "h200"), 2)
