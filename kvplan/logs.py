@@ -15,7 +15,7 @@ from typing import Any
 
 from kvplan.record import Record
 
-MOST_BYTES = 32 * 2**20
+MOST_BYTES = 16 * 2**20
 MOST_LINES = 1_000_000
 LONGEST_LINE = 65_536
 MOST_FOUND = 400

@@ -136,7 +136,7 @@ def engine_report(engine: Engine) -> Report:
     options = tuple(
         (
             f"-E {key}=",
-            option.kind if isinstance(option.kind, str) else "|".join(option.kind),
+            option.kind if isinstance(option.kind, str) else ", ".join(option.kind),
             option.default,
             option.meaning,
         )

@@ -262,6 +262,7 @@ def test_a_shared_prefix_is_shared_in_whole_blocks() -> None:
         ("deepseek-v3", {}, ("attention_backend=FLASH_ATTN",), "attention_backend"),
         ("jamba-1.5-mini-52b", {}, ("disable_hybrid_kv_cache_manager=true",), "does not start"),
         ("jamba-1.5-mini-52b", {}, ("enable_prefix_caching=false", "mamba_cache_mode=align"), "mamba_cache_mode"),
+        ("jamba-1.5-mini-52b", {}, ("enable_prefix_caching=true", "mamba_cache_mode=none"), "mamba_cache_mode"),
         ("kimi-linear-48b-a3b", {}, ("mamba_ssm_cache_dtype=float16",), "mamba_ssm_cache_dtype"),
         ("llama-3.1-8b", FP8, ("kv_cache_dtype_skip_layers=first",), "kv_cache_dtype_skip_layers"),
         ("deepseek-v3", {"k_dtype": "fp8_e5m2", "v_dtype": "fp8_e5m2"}, (), "--kv-dtype"),

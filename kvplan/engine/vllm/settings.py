@@ -134,8 +134,9 @@ class Settings(Record):
         return max(0, self.drafts - 1) if min(self.mtp, self.drafts) > 1 else 0
 
     def caching(self, default: bool) -> bool:
-        """Whether prefixes are kept."""
-        return bool(self.options.get("enable_prefix_caching", default))
+        """Whether prefixes are kept; a state mode of `none` says no unless the option itself says yes."""
+        usual = default and self.options.get("mamba_cache_mode") != "none"
+        return bool(self.options.get("enable_prefix_caching", usual))
 
     def state_mode(self, default: bool) -> str:
         """`align` keeps two states per request for the prefix cache, `none` one.
@@ -153,7 +154,12 @@ class Settings(Record):
             raise InputError(
                 "-E mamba_cache_mode: found align, but prefix caching is off", "-E enable_prefix_caching=true"
             )
-        return "align" if caching else "none"
+        if mode == "none" and caching:
+            raise InputError(
+                "-E mamba_cache_mode: found none, but vLLM takes align while prefix caching is on",
+                "-E enable_prefix_caching=false",
+            )
+        return mode
 
 
 def settings(workload: Workload, options: Options, profile: Profile) -> Settings:
