@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -29,13 +30,25 @@ def validated(cls: type[M], values: Any, source: str, beside: tuple[str, ...] = 
         raise _first_problem(error, cls, source, beside) from None
 
 
+_BRANCH = re.compile(r"constrained-|list\[|dict\[|literal\[|function-|(str|int|float|bool)$")
+"""Names that pydantic gives the branches of a union: no key of a file is called so."""
+
+
+def _order(problem: Any) -> tuple[bool, bool, bool]:
+    """Missing keys last, and of a union's branches the one that takes what was found: a list or a single value."""
+    branches = [part for part in map(str, problem["loc"]) if _BRANCH.match(part)]
+    of_a_list = any(part.startswith("list[") for part in branches)
+    found_a_list = isinstance(problem.get("input"), list) or any(isinstance(part, int) for part in problem["loc"])
+    return problem["type"] == "missing", bool(branches) and of_a_list != found_a_list, len(problem["loc"]) == 0
+
+
 def _first_key(cls: type[BaseModel]) -> str:
     return next(iter(cls.model_fields))
 
 
 def _first_problem(error: ValidationError, cls: type[BaseModel], source: str, beside: tuple[str, ...]) -> InputError:
-    problem = min(error.errors(include_url=False), key=lambda e: (e["type"] == "missing", len(e["loc"]) == 0))
-    place = ".".join(printable(part) for part in problem["loc"])
+    problem = min(error.errors(include_url=False), key=_order)
+    place = ".".join(printable(part) for part in problem["loc"] if not _BRANCH.match(str(part)))
     where = f"{source}: {place}" if place else source
     kind, found = problem["type"], problem.get("input")
     if kind == "extra_forbidden":
@@ -48,6 +61,7 @@ def _first_problem(error: ValidationError, cls: type[BaseModel], source: str, be
             f"add `{place.rsplit('.', 1)[-1]}:`; `kvplan show llama-3.1-70b` prints a whole spec",
         )
     message = problem["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+    message = message.removeprefix("List should have ").split(" after validation")[0]
     if kind == "value_error":
         return InputError(f"{where}: {message}", "mend one of the two")
     return InputError(f"{where}: found {quoted(found)}, allowed {message}", "write a value of that kind")

@@ -191,7 +191,7 @@ def _checked(
     if junit is not None:
         from kvplan.report.junit_view import junit_text
 
-        write_whole(Path(junit), junit_text(verdicts))
+        write_whole(Path(junit), junit_text(verdicts), "--junit")
     emit(report, name, output, no_color)
     _tell_github(report, verdicts)
     for error in errors:

@@ -50,8 +50,8 @@ def emit(report: Report, name: str, file: str | None, no_color: bool) -> None:
     sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Replace `path` by `text` in one step; a failure leaves what was there.
+def write_whole(path: Path, text: str, option: str = "-o") -> None:
+    """Replace `path` by `text` in one step; a failure leaves what was there. option: what errors name.
 
     Raises: InputError when the path cannot be written.
     """
@@ -74,7 +74,7 @@ def write_whole(path: Path, text: str) -> None:
     except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: a loop of links, before Python 3.13
         reason = getattr(error, "strerror", None) or "bad path"
         raise InputError(
-            f"-o: {quoted(str(path))} cannot be written: {reason}",
+            f"{option}: {quoted(str(path))} cannot be written: {reason}",
             "check the folder and its permissions",
         ) from None
 

@@ -86,7 +86,7 @@ def command(
         say([f"{check} is up to date"], quiet)
         return 0
     if update:
-        write_whole(path, text)
+        write_whole(path, text, "--check")
         say([f"{check} written"], quiet)
         return 0
     typer.echo("\n".join(moved(committed or "", text, chosen, check)))
