@@ -11,6 +11,7 @@ from kvplan.record import Record
 from kvplan.roofline import DeviceLaw, Laws, Machine
 
 PCIE_BYTES_PER_SECOND = {"3.0": 16e9, "4.0": 32e9, "5.0": 64e9, "6.0": 128e9}
+"""One way over 16 lanes, by PCI Express generation: 8, 16, 32 and 64 GT/s a lane, a bit a transfer."""
 
 
 class Bands(Record):

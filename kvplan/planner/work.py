@@ -62,9 +62,15 @@ def shape_of(asked: Subject, given: str | None) -> Shape:
     rest_bytes, expert_bytes = weight_shares(spec, asked.workload, given)
     stored = Fraction((rest_bytes + expert_bytes) * 8 * asked.workload.ranks, fields.parameters)
     head, width = 0, _width(spec)
-    if fields.dimensions is not None:
-        head = min(fields.dimensions.vocab_size * width, rest // 3)
-    body = rest - head * (1 if fields.dimensions is None or fields.dimensions.tie_word_embeddings else 2)
+    dimensions = spec.fields.dimensions
+    if dimensions is not None:
+        head = dimensions.vocab_size * width
+    body = rest - head * (1 if dimensions is None or dimensions.tie_word_embeddings else 2)
+    if body < 0:
+        raise NotCountableError(
+            f"{spec.source}: dimensions: embeddings of {head:,} parameters do not fit into {rest:,}, so no time can be told",
+            "mend vocab_size, hidden_size or tie_word_embeddings in the spec",
+        )
     return Shape(
         body=body,
         head=head,
@@ -185,6 +191,9 @@ def _fp8(workload: Workload, spec: ModelSpec) -> bool:
 
 
 def _unabsorbed(spec: ModelSpec) -> float:
-    """Prefill of a latent expands keys and values: heads of 192 and 128 beside 576 and 512 when absorbed."""
+    """FLOPs of a latent's prefill per FLOP of its absorbed form: keys and values are expanded.
+
+    A spec does not give the expanded widths; DeepSeek-V3's stand for all: 192 and 128, beside 576 and 512 absorbed.
+    """
     latent = any(kind.type == "mla" for _, layer in spec.layers() for kind in layer.kinds)
     return (192 + 128) / (576 + 512) if latent else 1.0

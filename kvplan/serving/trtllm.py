@@ -1,7 +1,7 @@
 """`trtllm-serve`: TensorRT-LLM's flags as a question.
 
-Source: TensorRT-LLM, `tensorrt_llm/commands/serve.py` (commit 00209af149e7); `--kv_cache_dtype`,
-`--enable_attention_dp` and the telemetry switch are of later releases.
+Source: TensorRT-LLM, `tensorrt_llm/commands/serve.py` (commit 00209af149e7). `--kv_cache_dtype`,
+`--enable_attention_dp` and the telemetry switch are not in it: taken for flags of later releases, not verified.
 """
 
 from __future__ import annotations

@@ -101,6 +101,28 @@ def test_a_model_without_active_parameters_among_experts_is_refused() -> None:
         shape_of(asked, None)
 
 
+def test_every_shipped_model_with_known_weights_has_a_shape_or_says_why_not() -> None:
+    from kvplan.catalogue import all_models
+
+    for spec in all_models():
+        asked = subject(
+            Question(model=spec, ctx=16, encoder_tokens=None if spec.fields.encoder_tokens else encoder(spec))
+        )
+        if spec.fields.parameters is None:
+            with pytest.raises(kvplan.NotCountableError, match="parameters: missing"):
+                shape_of(asked, None)
+        elif spec.fields.active_parameters is None and any(part.part == "experts" for part in spec.fields.weights):
+            with pytest.raises(kvplan.NotCountableError, match="active_parameters: missing"):
+                shape_of(asked, None)
+        else:
+            assert shape_of(asked, None).body > 0, spec.name
+
+
+def encoder(spec: Any) -> int | None:
+    crosses = any(kind.type == "cross" for _, layer in spec.layers() for kind in layer.kinds)
+    return 10 if crosses else None
+
+
 def best(model: str, gpu: str, tp: int, prompt: int, output: int, batch: int, closed: bool = True) -> Any:
     asked = subject(Question(model=model, ctx=prompt + output, batch=batch, tp=tp, gpu=gpu))
     machine = machine_of(gpu_named(gpu))

@@ -15,7 +15,7 @@ from data import Row, left_out, rows
 from kvplan.catalogue import gpu_named
 from kvplan.planner.machine import Bands, machine_of, shipped
 from kvplan.planner.timing import predicted
-from kvplan.roofline import Laws, Machine
+from kvplan.roofline import DeviceLaw, Laws, Machine
 
 
 def figure(row: Row, machine: Machine, laws: Laws) -> float:
@@ -66,6 +66,26 @@ def compared() -> list[tuple[Row, Machine, float]]:
     return found
 
 
+def bare_machine(machine: Machine) -> Machine:
+    """The card as its datasheet has it: every byte and FLOP at the full rate, no kernel with a cost of its own."""
+    return machine.replace(law=DeviceLaw(1.0, 1.0, 0.0, 0.0))
+
+
+def bare_laws(laws: Laws) -> Laws:
+    """Laws that know nothing but rates: no shares, no fixed costs, no host; a first token is its prompt's pass."""
+    ones = {"compute_share": dict.fromkeys(laws.compute_share, 1.0), "host_factor": {}}
+    shares = {name: 1.0 for name in laws.__match_args__ if name.endswith("_share") and name != "compute_share"}
+    costs = {name: 0.0 for name in laws.__match_args__ if name.endswith("_seconds")}
+    return laws.replace(**{**ones, **shares, **costs, "launch_share": 0.0, "first_prompts": 1.0, "first_steps": 0.0})
+
+
+def bare_error() -> float:
+    """The median absolute error of a bare datasheet roofline, on the decode figures that were not fitted."""
+    laws = bare_laws(shipped().laws)
+    held = [(row, machine) for row, machine, _ in compared() if not row.fitted and row.values["metric"] != "ttft_ms"]
+    return statistics.median(abs(math.expm1(residual(row, bare_machine(machine), laws))) for row, machine in held)
+
+
 def summary(items: Iterable[tuple[Row, Machine, float]], bands: Bands) -> tuple[int, float, float, float]:
     """(figures, median absolute error, share inside the interval, median high over low)."""
     errors, inside, widths = [], [], []
@@ -107,6 +127,9 @@ def report() -> str:
         "decode, not fitted": [item for item in held if item[0].values["metric"] != "ttft_ms"],
     }
     parts.insert(0, "\n".join(table(halves, "half", bands)))
+    parts.append(
+        f"A bare datasheet roofline, without any constant, is {bare_error():.0%} off on the same decode figures."
+    )
     why: dict[str, int] = defaultdict(int)
     for reason in left_out().values():
         why[reason.split(":")[0]] += 1

@@ -3,6 +3,7 @@
 Run it from the checkout: `python tests/timing/fit.py` (about five minutes on one core).
 First each measured card's shares and fixed costs, to its own kernels; then the laws of all cards, to the half
 of the whole-engine figures that `data.Row.fitted` names. The other half is never looked at here.
+The second search begins at the constants that the file holds, so another run polishes them.
 Both searches are random walks from a fixed seed that keep what lowers the mean absolute logarithm of
 predicted over published, an error above e counting as one, so that single odd figures do not steer.
 """
